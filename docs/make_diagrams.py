@@ -72,7 +72,7 @@ def _diagram(moves: Iterable[Move], *, start: ItemState | None = None, ends: Ite
 
 
 def _state_rows() -> list[tuple[str, ...]]:
-    meanings = _comments(_STATE_LINE, inspect.getsource(ItemState))
+    meanings = _comments(_STATE_LINE, inspect.getsource(states))
     return [(f"`{state}`", "yes" if state in FINAL_STATES else "", meanings[state.name]) for state in ItemState]
 
 

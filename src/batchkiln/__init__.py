@@ -15,23 +15,30 @@ __all__ = [  # noqa: F405  as above
     "Applied",
     "BatchkilnError",
     "Decision",
+    "Defaults",
     "ExitStatus",
     "ExportResult",
     "InputError",
+    "Item",
     "ItemDetail",
     "ItemState",
     "ItemSummary",
     "JobView",
     "LoggedEvent",
+    "Manifest",
+    "MatrixItems",
     "NoDriver",
     "Overview",
+    "Parameters",
     "Plan",
     "Queue",
     "QueueBusy",
     "QueueInUse",
+    "QueueUnusable",
     "RehearsalResult",
     "RunResult",
     "SyncQueue",
+    "TableItems",
     "Until",
     "WrittenReport",
     "__version__",
@@ -55,4 +62,4 @@ def __getattr__(name: str) -> "Any":  # noqa: ANN401  whatever the name stands f
 
 def __dir__() -> list[str]:
     """Return the public names, also those that were not imported yet."""
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -159,5 +159,8 @@ class ServiceClock:
 def _log_doubt(received: datetime, known: datetime) -> None:
     import structlog  # noqa: PLC0415  slow to import, and read-only commands do not need it
 
-    reason = f"a reply is dated {received.isoformat()}, but the time is {known.isoformat()}; the next reply decides"
+    reason = (
+        f"the service's clock is at {received.isoformat()} by the date of a reply, and at {known.isoformat()} by what "
+        "was known of it before; the next reply decides"
+    )
     structlog.get_logger().warning("service_time_doubted", reason=reason)

@@ -27,8 +27,8 @@ ALLOWED: Final = frozenset(
         "generation_id", "ip",
         "hosts", "item", "items", "job", "kind", "level", "line", "message", "method", "model",
         "notifier", "number", "path", "pid", "port",
-        "profile", "queue", "reason", "remedy", "retry_after_seconds", "sha256", "signal", "size_bytes", "state",
-        "status", "timestamp", "until", "worker",
+        "profile", "queue", "reason", "remedy", "retry_after_seconds", "sends", "sha256", "signal", "size_bytes",
+        "state", "status", "timestamp", "until", "worker",
     }
 )  # fmt: skip
 """The fields that may be logged."""

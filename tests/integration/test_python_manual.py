@@ -1,8 +1,11 @@
 """`docs/python.md`: every example is a whole program, and works as it stands."""
 
+import inspect
+import pickle
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +18,7 @@ MANUAL: Final = (Path(__file__).resolve().parents[2] / "docs" / "python.md").rea
 EXAMPLES: Final = re.findall(r"^```python\n(.*?)^```$", MANUAL, re.DOTALL | re.MULTILINE)
 PRINTED: Final = (
     ["red done", "arctic done", "exit status of the same run by command: 0"],
-    ["3 new items", "unknown field `promt`"],
+    ["3 new items", "items[1].attempts - `attempts` is a whole number (0)"],
     ["40 items for", "rehearsed for", "sound: True"],
     ["item-1 done", "item-2 done", "item-1.png"],
     ["1 failed", "a retry may cost", "attempt_recorded"],
@@ -67,6 +70,18 @@ def test_public_names_are_all_there_and_in_the_manual() -> None:
     ours |= {"unfinished_jobs"}
 
     assert {name for name in callable_names - ours if f"`{name}(" not in MANUAL} == set()
+
+
+def test_public_names_say_where_they_are_from() -> None:
+    """A repr, a traceback and `help` name what a program imports; `dir` lists nothing else."""
+    ours = [getattr(batchkiln, name) for name in batchkiln.__all__]
+    named = {public.__module__ for public in ours if isinstance(public, type) or inspect.isfunction(public)}
+    told = "".join(traceback.format_exception_only(batchkiln.InputError("a mistake")))
+
+    assert named == {"batchkiln"}
+    assert told == "batchkiln.InputError: a mistake\n"
+    assert dir(batchkiln) == sorted(batchkiln.__all__)
+    assert pickle.loads(pickle.dumps(batchkiln.Until(is_budget=True))) == batchkiln.Until(is_budget=True)
 
 
 def test_importing_is_cheap() -> None:

@@ -184,7 +184,8 @@ class Engine:
                 except InputError as error:
                     if is_start:
                         raise
-                    log.warning("account_postponed", profile=profile_name, account=account, reason=str(error))
+                    reason = str(error).removeprefix(f"profile {profile_name}, account {account}: ")
+                    log.warning("account_postponed", profile=profile_name, account=account, reason=reason)
             elif is_beginning and not have[profile_name, account].has_key:
                 reason = "it has no API key, so only its work under way continues; set an API key and start again"
                 log.warning("account_postponed", profile=profile_name, account=account, reason=reason)

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable,
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from io import BytesIO
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, Unpack
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
@@ -23,7 +23,8 @@ from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.lease_types import Egress
 from batchkiln.core.selection import Selection
 from batchkiln.core.states import AT_REST, ItemState
-from batchkiln.manifest import as_stream
+from batchkiln.manifest import IN_PROGRAM, as_stream
+from batchkiln.manifest.typed_fields import AnyItem, JobFields, Manifest
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import (
     ApplyOptions,
@@ -81,13 +82,13 @@ class Queue(Changes):
 
     async def enqueue(
         self,
-        manifest: str | os.PathLike[str] | Mapping[str, object],
+        manifest: str | os.PathLike[str] | Manifest | Mapping[str, object],
         *,
         on_change: OnChange = "error",
         prune: bool = False,
         allow_duplicates: bool = False,
     ) -> Applied:
-        """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
+        """Apply a manifest: the path of a file, or a mapping with a manifest's fields, those of `Manifest`.
 
         Applying it again is safe: known items stay unchanged, and new ones are added. New items whose requests the job
         has already paid for are mistakes, unless `allow_duplicates`. Raise `InputError` with all mistakes; nothing was
@@ -107,21 +108,22 @@ class Queue(Changes):
     async def enqueue_items(
         self,
         /,
-        items: Iterable[str | Mapping[str, object]],
+        items: Iterable[AnyItem],
         *,
         on_change: OnChange = "error",
         prune: bool = False,
         allow_duplicates: bool = False,
-        **header: object,
+        **header: Unpack[JobFields],
     ) -> Applied:
         """Apply a manifest whose other fields are keyword arguments: `job`, `defaults`, `budget`, `output` and so on.
 
-        `items` is iterated once, in another thread, and never kept in memory as a whole. Raise `InputError` for one
-        text or one mapping in place of several.
+        `items` are prompts, or mappings with the fields of `Item`, `TableItems` or `MatrixItems`. They are iterated
+        once, in another thread, and never kept in memory as a whole. Raise `InputError` with all mistakes, each at its
+        place, such as `items[3].prompt`, and for one text or one mapping in place of several.
         """
         options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
         stream = as_stream({"version": 1} | header, _checked_items(items))
-        return await self._apply("-", stream, "<items>", options)
+        return await self._apply("-", stream, IN_PROGRAM, options)
 
     async def apply(
         self,
@@ -441,7 +443,7 @@ class Queue(Changes):
         self.writer.notify()
 
 
-def manifest_source(manifest: str | os.PathLike[str] | Mapping[str, object]) -> tuple[str, BinaryIO, str]:
+def manifest_source(manifest: str | os.PathLike[str] | Manifest | Mapping[str, object]) -> tuple[str, BinaryIO, str]:
     """Return the path, the standard input and its name by which a manifest is read: a file, or a mapping.
 
     Raise `InputError` for a manifest's text, and for a mapping without a list of items.
@@ -453,7 +455,7 @@ def manifest_source(manifest: str | os.PathLike[str] | Mapping[str, object]) -> 
     header = {name: value for name, value in manifest.items() if name != "items"}
     if "items" not in manifest:
         raise InputError("`items` is missing in the mapping: add the list of prompts; nothing was enqueued")
-    return "-", as_stream(header, _checked_items(manifest["items"])), "<mapping>"
+    return "-", as_stream(header, _checked_items(manifest["items"])), IN_PROGRAM
 
 
 def _checked_items(items: object) -> Iterable[object]:

@@ -1,6 +1,7 @@
 """The parts of a command: common options, a job argument with shell completion, its coroutine, and signals."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -51,6 +52,14 @@ class Common:
     def is_quiet(self) -> bool:
         """Whether -q was given, which turns progress off."""
         return self.verbosity < 0
+
+    @property
+    def queue_option(self) -> str:
+        """The option that names the queue, after a space, for a command in a text; empty if none was given."""
+        from batchkiln.api import hide_passwords  # noqa: PLC0415  see above
+
+        is_given = any(argument.split("=")[0] == "--queue" for argument in self.arguments)
+        return f" --queue {shlex.quote(hide_passwords(str(self.queue)))}" if is_given else ""
 
     def load_config(self) -> "Config":
         """Read the configuration. Raise `InputError` if it is invalid or does not contain the --profile."""

@@ -15,6 +15,7 @@ from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import plural, sanitize
+from batchkiln.presentation.takers import who_takes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,13 +87,15 @@ async def _enqueue(
     async with opened(app) as queue, open_access(app) as access:
         catalogues = Catalogues(access, is_disabled=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
+        is_queued = not (await queue.unfinished_jobs()).isdisjoint(entry.job.name for entry in applied)
+        takers = await queue.reader.read(who_takes, common.queue_option)
     print_warnings(common, applied, catalogues.new_warnings().values())
     if common.is_json:
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
         for entry in applied:
             print_result(_applied_line(entry))
-        print_result("`batchkiln work` runs the queued items.")
+        print_result(takers if is_queued else "Nothing is queued: all items have ended before.")
     return ExitStatus.OK
 
 

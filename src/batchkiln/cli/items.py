@@ -26,6 +26,7 @@ _NARROWEST: Final = 60
 _NARROWEST_PROMPT: Final = 8
 _WIDEST_MODEL: Final = 16
 _HEADINGS: Final = ("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR")
+_VERDICT: Final = "VERDICT"
 _STATE: Final = max(map(len, ItemState))
 _INDENT: Final = 4
 
@@ -61,8 +62,9 @@ def _print(reader: Reader, job: str, selection: ItemSelection, limit: int | None
 
 
 class _Table:
-    """A table whose column widths fit the first page; widths that fit all rows would need all rows in memory.
+    """A table whose columns fit the first page; those that fit all rows would need all rows in memory.
 
+    There is a column of verdicts if an item of the first page has one. Otherwise a verdict stands behind the file.
     On a terminal without room for the files beside the prompts, each file has a line of its own, so that none is cut.
     """
 
@@ -70,16 +72,17 @@ class _Table:
         self._job = job
         self._folder = f"{Path.cwd()}{os.sep}"
         self._widths: tuple[int, ...] = ()
+        self._has_verdicts = False
         self._has_own_lines = False
 
     def print(self, page: Sequence[ItemSummary]) -> None:
-        rows = [
-            [*map(sanitize, (item.name, item.state, item.model, str(item.credits), item.prompt, self._outcome(item)))]
-            for item in page
-        ]
         if not self._widths:
-            self._widths, self._has_own_lines = layout_of([_HEADINGS, *rows])
-            print_result(self._line(*_HEADINGS), hanging=_INDENT)
+            self._has_verdicts = any(item.verdict is not None for item in page)
+        rows = [[*map(sanitize, self._cells(item))] for item in page]
+        if not self._widths:
+            headings = (*_HEADINGS[:2], _VERDICT, *_HEADINGS[2:]) if self._has_verdicts else _HEADINGS
+            self._widths, self._has_own_lines = layout_of([headings, *rows])
+            print_result(self._line(*headings), hanging=_INDENT)
         for row in rows:
             print_result(self._line(*row), hanging=_INDENT)
 
@@ -98,12 +101,17 @@ class _Table:
             return "\n".join([" ".join(shown).rstrip(), " " * _INDENT + cells[-1]]).rstrip()
         return " ".join([*shown, cells[-1]]).rstrip()
 
+    def _cells(self, item: ItemSummary) -> list[str]:
+        verdict = [item.verdict or ""] if self._has_verdicts else []
+        return [item.name, item.state, *verdict, item.model, str(item.credits), item.prompt, self._outcome(item)]
+
     def _outcome(self, item: ItemSummary) -> str:
         """Return the file, as a path below the working directory where it is one; or what the item waits for."""
         if item.outputs:
             more = f" (and {len(item.outputs) - 1} more)" if len(item.outputs) > 1 else ""
             stale = " (stale)" if any(source.is_stale for source in item.sources) else ""
-            return item.outputs[0].path.removeprefix(self._folder) + more + stale
+            verdict = "" if item.verdict is None or self._has_verdicts else f" ({item.verdict})"
+            return item.outputs[0].path.removeprefix(self._folder) + more + stale + verdict
         if item.state is ItemState.QUEUED and (waits := waits_text(item.sources, self._job)):
             return waits
         return "" if item.error is None else f"{item.error.code}: {item.error.message}"
@@ -112,16 +120,18 @@ class _Table:
 def layout_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], bool]:
     """Return the widths of all columns but the last, and whether that has lines of its own.
 
-    The prompts get what the others and a short file leave.
+    The prompts get what the others and a short file leave. A third column of seven is that of the verdicts.
     """
     width = max(_NARROWEST, columns_of_output())
-    longest = [max(cell_width(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    columns = len(rows[0])
+    longest = [max(cell_width(row[column]) for row in rows) for column in range(columns)]
     name = min(longest[0], width // 4)
-    model = min(longest[2], _WIDEST_MODEL)
-    others = name + _STATE + model + longest[3] + len(_HEADINGS) - 1
-    prompt = max(_NARROWEST_PROMPT, width - others - min(longest[5], width * 3 // 8))
-    longest_file = max((cell_width(row[5]) for row in rows if row[1] == ItemState.DONE), default=0)
+    verdict = longest[2 : columns - 4]
+    model = min(longest[-4], _WIDEST_MODEL)
+    others = name + _STATE + sum(verdict) + model + longest[-3] + columns - 1
+    prompt = max(_NARROWEST_PROMPT, width - others - min(longest[-1], width * 3 // 8))
+    longest_file = max((cell_width(row[-1]) for row in rows if row[1] == ItemState.DONE), default=0)
     has_own_lines = is_terminal(sys.stdout) and others + prompt + longest_file > width
     if has_own_lines:
         prompt = max(prompt, width - others)
-    return (name, _STATE, model, longest[3], min(prompt, longest[4])), has_own_lines
+    return (name, _STATE, *verdict, model, longest[-3], min(prompt, longest[-2])), has_own_lines

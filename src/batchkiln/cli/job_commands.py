@@ -18,6 +18,7 @@ from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
 from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.presentation.formatting import format_duration, plural
+from batchkiln.presentation.takers import who_takes
 
 MANY: Final = 20
 """The number of named items from which a confirmation is needed; without names it is two."""
@@ -80,13 +81,14 @@ async def _retry(
             return print_unchanged()
         report = await changes.retry(job, items, Progress(question.number, asyncio.get_running_loop().time))
         number = sum(report.requeued.values())
+        takers = await changes.reader.read(who_takes, common.queue_option)
     if common.is_json:
         print_json(retried_document(job, report))
     else:
         print_result(f"{job}: {plural(number, 'item')} queued again.")
         print_skipped(report.skipped)
         if number:
-            print_result("`batchkiln work` runs the queued items.")
+            print_result(takers)
     return ExitStatus.OK
 
 
@@ -250,6 +252,7 @@ async def _ask_again(common: Common, account: str | None) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         asked = await changes.ask_again(account)
         ended = await changes.end_waits(account)
+        takers = await changes.reader.read(who_takes, common.queue_option)
     if common.is_json:
         calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]
         print_json({"asked_again": calls, "waits_ended": list(ended)})
@@ -262,5 +265,5 @@ async def _ask_again(common: Common, account: str | None) -> ExitStatus:
             print_result(
                 f"{name}: ended the wait that the service requested. Restart a process that is already waiting."
             )
-        print_result("`batchkiln work` runs the queued items.")
+        print_result(takers)
     return ExitStatus.OK

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import line_breaks
-from batchkiln.cli.progress import NOTHING_TO_DO, ProgressState, WorkerState, describe
+from batchkiln.cli.progress import ProgressState, WorkerState, describe
 from batchkiln.cli.rich_console import SafeConsole, printable_text
 from batchkiln.presentation.formatting import plural
 
@@ -83,7 +83,7 @@ class _Panel:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         del console
         width = options.max_width
-        yield from _head(self._state, width) if self._state.total else [Text(NOTHING_TO_DO)]
+        yield from _head(self._state, width) if self._state.total else [Text(self._state.idle_text)]
         for label, row in _rows(self._state):
             text = printable_text(row)
             breaks = line_breaks(text.plain, width - len(_INDENT), cell_len)
@@ -106,7 +106,9 @@ def _head(state: ProgressState, width: int) -> Iterator[RenderableType]:
     free = width - 1 - (len(title) + 1 if is_one_line else 0)
     ranked = (_counts(state, rank) for rank in range(_FEWEST))
     counts = next((text for text in ranked if len(text) + _NARROWEST_BAR <= free), _counts(state, _FEWEST))
-    bar = ProgressBar(max(1, state.total), ended, width=max(1, min(_WIDEST_BAR, free - len(counts))))
+    width = max(1, min(_WIDEST_BAR, free - len(counts)))
+    style = "red" if state.problems else "green"  # the library's own colour of a bar is a red
+    bar = ProgressBar(max(1, state.total), ended, width=width, complete_style=style, finished_style=style)
     if not is_one_line:
         yield title
     grid = Table.grid(padding=(0, 1))
@@ -118,8 +120,11 @@ def _head(state: ProgressState, width: int) -> Iterator[RenderableType]:
 
 
 def _counts(state: ProgressState, rank: int) -> Text:
-    """Return the counts. Each higher rank leaves out one more of them, to save space."""
-    counts = Text(f"{state.total - state.left:,}/{state.total:,}")
+    """Return the counts, of which the first is what the bar shows. Each higher rank leaves out one more of them."""
+    ended = state.total - state.left
+    counts = Text(f"{ended:,}/{state.total:,}")
+    if rank < 1:
+        counts.append(f" ({ended * 100 // state.total} %)")
     if state.problems and rank < _FEWEST:
         counts.append(f"  {plural(state.problems, 'problem')}", style="red")
     if rank < 1:

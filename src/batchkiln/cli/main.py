@@ -271,6 +271,8 @@ def _message_of(error: click.ClickException) -> str:
 def _print_error_document(error: BatchkilnError | click.ClickException, status: int) -> None:
     """Print the error as one line of JSON on standard output, where a program reads it."""
     mistakes = [asdict(mistake) for mistake in error.mistakes] if isinstance(error, InputError) else []
+    for mistake in mistakes:
+        del mistake["field"]  # only mappings of a Python program have it
     message = _message_of(error) if isinstance(error, click.ClickException) else str(error)
     with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
         print_json_lines([{"error": message, "exit": int(status), "mistakes": mistakes}])

@@ -12,12 +12,20 @@ from batchkiln.cli.output import print_status
 from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.ends import end_of_all
-from batchkiln.presentation.formatting import REASONS, format_age, format_duration, format_minute, plural, sanitize
+from batchkiln.presentation.formatting import (
+    REASONS,
+    format_duration,
+    format_service_age,
+    format_until,
+    plural,
+    sanitize,
+)
 from batchkiln.presentation.overview import JobView
 
 LINE_EVERY_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 64.0
 NOTHING_TO_DO: Final = "nothing to do"
+WAITING_FOR_MORE: Final = "nothing to do; waiting for `batchkiln enqueue`, until a signal"
 
 _ORDINARY_WAITS: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
 
@@ -51,6 +59,7 @@ class WorkerState:
     reason: WaitReason | None
     until: datetime | None
     wait_seconds: float = 0.0
+    time_scale: float = 1.0  # service seconds per real second
     last_error: str | None = None  # the latest error, as the service or the client worded it
 
     @property
@@ -59,7 +68,7 @@ class WorkerState:
         if self.reason is None or self.reason in _ORDINARY_WAITS:
             return None
         if self.reason not in _ERROR_WAITS:
-            until = f" (until {format_minute(self.until)})" if self.until is not None else ""
+            until = f" (until {format_until(self.until, self.time_scale)})" if self.until is not None else ""
             return f"waiting for {REASONS[self.reason]}{until}"
         then = f" (next try in {format_duration(self.wait_seconds)})" if self.until is not None else ""
         error = f": {sanitize(self.last_error)}" if self.last_error else ""
@@ -71,11 +80,11 @@ class ProgressState:
     """The state of a run at one moment.
 
     `spent` are the credits of this run, `most` its --max-credits, `seconds` its real age. `last` names the item that
-    was done last. `problems` counts items that failed, were rejected, expired or are held; `left`, items that a run can
-    still change. `under_way` are the items that were sent and have not ended, each with its
-    job. `end_text` says when the last job ends and why that is not known, as far as there is anything to say: the first
-    prices of a run are requested at its beginning, so an unknown end has no reason before its first item. `notes` name
-    the figures that are simulated.
+    was done last. `is_forever`: the run waits for more work. `problems` counts items that failed, were rejected,
+    expired or are held; `left`, items that a run can still change. `under_way` are the items that were sent and have
+    not ended, each with its job. `end_text` says when the last job ends and why that is not known, as far as there is
+    anything to say: the first prices of a run are requested at its beginning, so an unknown end has no reason before
+    its first item. `notes` name the figures that are simulated.
     """
 
     jobs: tuple[JobView, ...]
@@ -85,6 +94,7 @@ class ProgressState:
     most: int | None = None
     seconds: float = 0.0
     last: str | None = None
+    is_forever: bool = False
     total: int = field(init=False)
     done: int = field(init=False)
     problems: int = field(init=False)
@@ -117,6 +127,11 @@ class ProgressState:
         if not self.done and not self.under_way:
             return None
         return f"end not known yet: {reason}" if end is None else f"ends {end}: {reason}"
+
+    @property
+    def idle_text(self) -> str:
+        """What a run without any items does."""
+        return WAITING_FOR_MORE if self.is_forever else NOTHING_TO_DO
 
     @property
     def time_text(self) -> str:
@@ -195,7 +210,7 @@ class PlainDisplay:
 def plain_line(state: ProgressState) -> str:
     """Return the state as one line."""
     counts = f"{state.done:,} of {state.total:,} done, {plural(state.problems, 'problem')}, {state.left:,} left"
-    parts = [counts if state.total else NOTHING_TO_DO]
+    parts = [counts if state.total else state.idle_text]
     parts += [describe(entry, view) for entry, view in state.under_way]
     for worker in state.workers:
         whose = f"{worker.account}: " if len(state.workers) > 1 else ""
@@ -216,8 +231,8 @@ def describe(entry: UnderWay, view: JobView) -> str:
     if entry.state is ItemState.DOWNLOADING:
         return f"{entry.state} {entry.item}"
     status = f", {sanitize(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
-    clock = "" if view.time_scale == 1 else " of service time"
-    return f"{entry.state} {entry.item} for {format_age(entry.since, view.now)}{clock}{status}"
+    age = format_service_age(entry.since, view.now, view.time_scale)
+    return f"{entry.state} {entry.item} for {age}{status}"
 
 
 _ALIKE_SHOWN: Final = 3

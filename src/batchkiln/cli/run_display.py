@@ -121,6 +121,7 @@ class RunDisplay:
             most=self._run.options.max_credits,
             seconds=seconds,
             last=self._last_done,
+            is_forever=self._run.options.is_forever,
         )
 
     # --- at its end ---
@@ -165,6 +166,7 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
         reads=worker.rates.reads.window.used(now.monotonic),
         reads_limit=worker.rates.limits.reads_per_minute,
         reason=due.reason if due is not None else None,
+        time_scale=time_scale,
         last_error=worker.backoffs.last_failure,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
         wait_seconds=max(0.0, due.at - now.monotonic) / time_scale if due is not None else 0.0,

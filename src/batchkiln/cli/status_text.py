@@ -11,7 +11,7 @@ from batchkiln.api import ProblemGroup
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.chained_inputs import waiting_lines
-from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
+from batchkiln.presentation.formatting import REASONS, STYLES, format_minute, format_service_age, plural, sanitize
 from batchkiln.presentation.outages import present_outages
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line, service_notes
 
@@ -75,7 +75,11 @@ def job_lines(view: JobView) -> Iterator[Text]:
     yield Text(money)
     for entry in summary.under_way:
         status = f", {sanitize(entry.status)}" if entry.status else ""
-        age = "" if entry.state is ItemState.DOWNLOADING else f" for {format_age(entry.since, view.now)}"
+        age = (
+            ""
+            if entry.state is ItemState.DOWNLOADING
+            else f" for {format_service_age(entry.since, view.now, view.time_scale)}"
+        )
         yield Text(f"{entry.state}: {entry.item}{age}{status}", style="cyan")
     yield from problem_lines(view)
     for line in waiting_lines(summary):

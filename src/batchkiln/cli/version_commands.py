@@ -14,8 +14,8 @@ from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural, sanitize
+from batchkiln.presentation.takers import who_takes
 
-_WORK = "`batchkiln work` runs the queued items."
 _FILES_SHOWN = 20
 
 
@@ -49,13 +49,14 @@ async def _redo(
         if not is_confirmed(question.number, items, assume_yes=assume_yes):
             return print_unchanged()
         report = await changes.redo(job, items)
+        takers = await changes.reader.read(who_takes, common.queue_option)
     if common.is_json:
         print_json(redone_document(job, report))
     else:
         print_result(f"{job}: {plural(report.redone, 'item')} queued again.")
         print_skipped(report.skipped)
         if report.redone:
-            print_result(_WORK)
+            print_result(takers)
     return ExitStatus.OK
 
 

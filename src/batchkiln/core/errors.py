@@ -34,7 +34,8 @@ class Diagnostic:
     """One mistake in a file or argument.
 
     `line` and `column` count from 1. `source_line` is the line's text; if it was shortened, `mark` is the column within
-    it. `remedy` says how to correct the mistake. Fields that do not apply are None.
+    it. `remedy` says how to correct the mistake. `field` is the place in a mapping or list that a program gave, such as
+    `items[3].prompt`, and is shown instead of the file. Fields that do not apply are None.
     """
 
     reason: str
@@ -44,10 +45,18 @@ class Diagnostic:
     source_line: str | None = None
     remedy: str | None = None
     mark: int | None = None
+    field: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The field, or else file, line and column as far as they are known."""
+        if self.field is not None:
+            return self.field
+        return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
 
     def __str__(self) -> str:
         """Return the place and reason, the source line with a mark below the column, and the remedy."""
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        place = self.place
         lines = [f"{place}: {self.reason}" if place else self.reason]
         if self.source_line is not None:
             lines.append(f"    {self.source_line}")

@@ -99,13 +99,16 @@ class Trial:
             "max_cost_credits": price,
             "attempts": 1,
         }
-        applied = await self.queue.enqueue_items(
-            [item],
-            job=job,
-            profile=self.probe.profile,
-            account=self.account,
-            budget={"credits": price},
-            output={"dir": "out"},
+        applied = await self.queue.enqueue(
+            {
+                "version": 1,
+                "job": job,
+                "profile": self.probe.profile,
+                "account": self.account,
+                "budget": {"credits": price},
+                "output": {"dir": "out"},
+                "items": [item],
+            }
         )
         await self.run.limit_to([applied.job.name])
         self.consent.on_run(self._stop)

@@ -5,5 +5,15 @@ from batchkiln.manifest.inline_items import LocatedItem
 from batchkiln.manifest.manifest import Manifest, open_manifest
 from batchkiln.manifest.schema import example_manifest, json_schema
 from batchkiln.manifest.serialize import as_stream
+from batchkiln.yaml_reading.program_places import IN_PROGRAM
 
-__all__ = ["FileAccess", "LocatedItem", "Manifest", "as_stream", "example_manifest", "json_schema", "open_manifest"]
+__all__ = [
+    "IN_PROGRAM",
+    "FileAccess",
+    "LocatedItem",
+    "Manifest",
+    "as_stream",
+    "example_manifest",
+    "json_schema",
+    "open_manifest",
+]

@@ -28,7 +28,8 @@ from batchkiln.manifest.schema import Header, Settings
 from batchkiln.manifest.settings import SettingsReader
 from batchkiln.manifest.sources import source_for
 from batchkiln.manifest.validation import check, check_names
-from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, excerpt, read_lines
+from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, read_lines
+from batchkiln.yaml_reading.program_places import IN_PROGRAM, ProgramPlaces
 from batchkiln.yaml_reading.yaml_errors import encoding_error, may_have_root_keys_after, report_syntax
 from batchkiln.yaml_reading.yaml_parser import ScalarEvent
 from batchkiln.yaml_reading.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
@@ -84,13 +85,16 @@ class Manifest:
         """Return a diagnostic for the location of a `LocatedItem`, with its source line."""
         path = self._reader.diagnostics.paths.get(file)
         text = read_lines(path, {line}).get(line) if path is not None else None
-        if text is None:
-            return Diagnostic(reason, file, line, column=column, remedy=remedy)
-        if column is None:
+        if text is not None and column is None:
             start = _LIST_DASHES.match(text)
             column = start.end() + 1 if start is not None and file == self._reader.diagnostics.file else 1
-        source_line, mark = excerpt(text, column)
-        return Diagnostic(reason, file, line, column=column, source_line=source_line, remedy=remedy, mark=mark)
+        found = Diagnostic(reason, file, line, column=column, remedy=remedy)
+        return self._reader.diagnostics.shown(found, text)
+
+    def place(self, file: str, line: int) -> str:
+        """Return the location of a `LocatedItem` as text for a person."""
+        program = self._reader.diagnostics.program
+        return program.item(line) if program is not None and file == IN_PROGRAM else f"{file}:{line}"
 
 
 def open_manifest(
@@ -111,7 +115,8 @@ def open_manifest(
     """
     name = stdin_name if path == "-" else path
     text, spool = _located(path, stdin, working_dir, stdin_name)
-    reader = _ManifestReader(text, Diagnostics(name, text.path), access)
+    program = ProgramPlaces() if spool is not None and stdin_name == IN_PROGRAM else None
+    reader = _ManifestReader(text, Diagnostics(name, text.path, program), access)
     if spool is not None:
         weakref.finalize(reader, spool.unlink, missing_ok=True)
     job = reader.job(output_base or working_dir)
@@ -215,6 +220,8 @@ class _ManifestReader:
                 continue
             for position, node in enumerate(tree.entries(), 1):
                 context.diagnostics.entry_line = node.start_mark.line + 1
+                if position == 1 and context.diagnostics.program is not None:
+                    context.diagnostics.program.first_item_line = node.start_mark.line + 1
                 if isinstance(node, MapNode) and ("from" in node.pairs or "matrix" in node.pairs):
                     yield from row_items(context, node)
                 else:

@@ -145,7 +145,8 @@ def _warned_if_empty(context: ManifestContext, entry: MapNode, rows: Iterator[Ro
         return itertools.chain((first,), rows)
     filters = " and ".join(f"`{name}`" for name in ("where", "offset", "limit") if name in entry.pairs)
     reason = f"{what} has no rows" + (f" that {filters} would leave" if filters else "")
-    context.warnings.append(Diagnostic(reason, context.diagnostics.file, entry.start_mark.line + 1))
+    empty = Diagnostic(reason, context.diagnostics.file, entry.start_mark.line + 1)
+    context.warnings.append(context.diagnostics.shown(empty, None))
     return rows
 
 

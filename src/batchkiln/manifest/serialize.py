@@ -12,6 +12,7 @@ from itertools import chain
 from typing import BinaryIO, Final, cast
 
 from batchkiln.core.errors import InputError
+from batchkiln.yaml_reading.program_places import ENTRY_START
 
 # YAML reads these as line ends, or refuses them.
 _ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -28,15 +29,15 @@ def as_stream(header: Mapping[str, object], items: Iterable[object]) -> BinaryIO
 
 def _lines(header: Mapping[str, object], items: Iterable[object]) -> Iterator[bytes]:
     for name, value in header.items():
-        yield f"{_json(name, 'the header')}: {_json(value, f'`{name}`')}\n".encode()
+        yield f"{_json(name, 'the header')}: {_json(value, name)}\n".encode()
     entries = iter(items)
     first = next(entries, _NOTHING)
     if first is _NOTHING:
         yield b"items: []\n"
         return
     yield b"items:\n"
-    for number, item in enumerate(chain([first], entries), 1):
-        yield f"- {_json(item, f'item {number}')}\n".encode()
+    for number, item in enumerate(chain([first], entries)):
+        yield f"{ENTRY_START}{_json(item, f'items[{number}]')}\n".encode()
 
 
 _NOTHING: Final = object()
@@ -46,8 +47,29 @@ def _json(value: object, where: str) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{where} cannot be written as JSON: {error}; nothing was enqueued") from error
+        place = where + "".join(_steps_to_unwritable(value))
+        raise InputError(f"{place} cannot be written as JSON: {error}; nothing was enqueued") from error
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _steps_to_unwritable(value: object) -> Iterator[str]:
+    """Yield the steps to the first part of a value that cannot be written, such as `.metadata`, `[0]`."""
+    parts: Iterable[tuple[str, object]] = ()
+    if isinstance(value, Mapping):
+        parts = ((f".{key}", part) for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        parts = ((f"[{number}]", part) for number, part in enumerate(value))
+    for step, part in parts:
+        try:
+            json.dumps(part, allow_nan=False, default=_plain)
+        except RecursionError:
+            return
+        except (TypeError, ValueError) as error:
+            if "ircular" in str(error):
+                return
+            yield step
+            yield from _steps_to_unwritable(part)
+            return
 
 
 def _plain(value: object) -> object:

@@ -192,7 +192,7 @@ class SettingsReader:
         conflicts = list(_conflicts(mode, parameters, inputs_count))
         for field, reason, remedy in conflicts:
             mark, line = _mark_of(merged, field), entry.start_mark.line
-            inherited = f"; the item in line {line + 1} inherits it" if mark.line < line else ""
+            inherited = f"; {self._diagnostics.item_at(line + 1)} inherits it" if mark.line < line else ""
             self._diagnostics.at(mark, reason, remedy, context=inherited)
         if conflicts or not self._can_choose(entry, settings):
             return None

@@ -12,7 +12,7 @@ from batchkiln.api.apply_manifests import ReadManifest
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.forecast import Unpayable
 from batchkiln.core.request import price_key
-from batchkiln.manifest import LocatedItem
+from batchkiln.manifest import LocatedItem, Manifest
 from batchkiln.planning.plan import AffectedItem, JobPlan, Plan, RefusedClass
 from batchkiln.store import Reader
 
@@ -30,15 +30,15 @@ class _Group:
     is_last: bool  # whether the last items of the manifest are meant: the budget pays for the first ones
     found: deque[AffectedItem] = field(default_factory=lambda: deque(maxlen=_CANDIDATES))
 
-    def add(self, located: LocatedItem, key: str) -> None:
-        """Keep the item if it belongs to the group."""
+    def add(self, located: LocatedItem, key: str, manifest: Manifest) -> None:
+        """Keep the item of the manifest if it belongs to the group."""
         if key not in self.price_keys or (not self.is_last and len(self.found) == _CANDIDATES):
             return
         cap = located.spec.recipe.max_cost_credits
         is_capped = isinstance(self.key, Unpayable) and self.key.obstacle is BudgetLimit.OVER_CAP
         if is_capped and isinstance(self.key, Unpayable) and cap != self.key.limit:
             return
-        self.found.append(AffectedItem(located.spec.name, located.file, located.line))
+        self.found.append(AffectedItem(located.spec.name, manifest.place(located.file, located.line)))
 
     def items(self, unsent: frozenset[str]) -> tuple[AffectedItem, ...]:
         """Return the first items of the group that are not under way and have not ended."""
@@ -61,7 +61,7 @@ def _named(reader: Reader, job: JobPlan, read: ReadManifest, plan: Plan) -> JobP
     for located in read.manifest.items(read.catalogue):
         key = price_key(located.spec.recipe)
         for group in groups:
-            group.add(located, key)
+            group.add(located, key, read.manifest)
     names = [item.name for group in groups for item in group.found]
     unsent = reader.plans.unsent(job.manifest.spec.name, names)
     return replace(job, affected={group.key: group.items(unsent) for group in groups})

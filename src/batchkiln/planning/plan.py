@@ -66,14 +66,13 @@ class RefusedClass:
 
 @dataclass(frozen=True, slots=True)
 class AffectedItem:
-    """An item that would be rejected, and its place in the manifest."""
+    """An item that would be rejected, and its place in the manifest as text for a person."""
 
     name: str
-    file: str
-    line: int
+    place: str
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.file}:{self.line})"
+        return f"{self.name} ({self.place})"
 
 
 _ALL_ITEMS: Final = Selection()

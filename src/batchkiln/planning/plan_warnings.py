@@ -176,8 +176,8 @@ def _duplicate_warnings(job: JobPlan, *, allows_duplicates: bool) -> Iterator[Pl
 
 def one_line_diagnostic(warning: Diagnostic) -> str:
     """Return a warning about a part of the manifest in one line, with its place."""
-    place = ":".join(str(part) for part in (warning.file, warning.line, warning.column) if part is not None)
-    return f"{place}: {warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
+    place = f"{warning.place}: " if warning.place else ""
+    return f"{place}{warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
 
 
 def _never_sent_warnings(unpayable: Unpayable, named: Sequence[AffectedItem]) -> PlanWarning:

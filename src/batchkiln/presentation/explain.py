@@ -13,7 +13,7 @@ from batchkiln.core.polling import is_long_pending, retention_ends_at
 from batchkiln.core.states import RETRYABLE, WITH_SERVICE, WORKING_STATES, Event, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.chained_inputs import stale_text, waits_remedy, waits_text
-from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
+from batchkiln.presentation.formatting import REASONS, format_minute, format_service_age, format_until, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
@@ -245,7 +245,7 @@ def _sent(detail: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
             )
         case ItemState.ACTIVE:
             status = f", last reported as {sanitize(last.generation_status)}" if last.generation_status else ""
-            age_text = format_age(last.made_at, context.now)
+            age_text = format_service_age(last.made_at, context.now, context.time_scale)
             return f"generation {last.generation_id} has been with the service for {age_text}{status}{waiting}"
         case ItemState.DOWNLOADING:
             ends = format_minute(retention_ends_at(last.made_at))
@@ -283,7 +283,7 @@ def _waiting(context: ItemContext) -> str:
         return ""
     if wait.reason is WaitReason.NOW:
         return "" if wait.holder is None else f"{_holder(wait)} occupies the only slot of account {wait.account}"
-    until = "" if wait.until is None else f" (until {format_minute(wait.until)})"
+    until = "" if wait.until is None else f" (until {format_until(wait.until, context.time_scale)})"
     if wait.reason in _RUN_REASONS:
         return f"the current run of account {wait.account} starts nothing new{until}"
     return f"it waits on account {wait.account} for {REASONS[wait.reason]}{until}"

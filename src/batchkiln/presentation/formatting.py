@@ -68,9 +68,19 @@ def format_age(since: datetime, now: datetime) -> str:
     return format_duration(max(timedelta(), now - since).total_seconds())
 
 
+def format_service_age(since: datetime, now: datetime, time_scale: float) -> str:
+    """Format the time since an instant of service time. One whose clock runs faster is named, beside real times."""
+    return format_age(since, now) + ("" if time_scale == 1 else " of service time")
+
+
 def format_minute(instant: datetime, zone: tzinfo | None = None) -> str:
     """Format an instant to the minute, with the name of the time zone; by default, that of this machine."""
     return instant.astimezone(zone).strftime("%Y-%m-%d %H:%M %Z")
+
+
+def format_until(instant: datetime, time_scale: float) -> str:
+    """Format an instant of service time to the minute. A service whose clock runs faster is named, as above."""
+    return format_minute(instant) + ("" if time_scale == 1 else " by the service's clock")
 
 
 def format_second(instant: datetime, zone: tzinfo | None = None) -> str:

@@ -19,6 +19,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.urls import is_url
 from batchkiln.exports import ExportOptions, ExportResult, Format, Link
 from batchkiln.logs import IS_SILENT
+from batchkiln.manifest.typed_fields import Manifest
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.queue_access import open_access
 from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
@@ -37,7 +38,7 @@ class Queue(api_queue.Queue):
 
     async def plan(
         self,
-        manifest: str | os.PathLike[str] | Mapping[str, object],
+        manifest: str | os.PathLike[str] | Manifest | Mapping[str, object],
         *,
         on_change: OnChange = "error",
         prune: bool = False,
@@ -55,7 +56,7 @@ class Queue(api_queue.Queue):
 
     async def rehearse(
         self,
-        manifest: str | os.PathLike[str] | Mapping[str, object],
+        manifest: str | os.PathLike[str] | Manifest | Mapping[str, object],
         *,
         faults: Literal["none", "mild", "rough"] = "none",
         seed: int = 0,

@@ -5,9 +5,10 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING
 
+import batchkiln
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied as Applied
 from batchkiln.api.queue import opened_as
@@ -20,10 +21,19 @@ from batchkiln.core.errors import (
     NoDriver as NoDriver,
     QueueBusy as QueueBusy,
     QueueInUse as QueueInUse,
+    QueueUnusable as QueueUnusable,
 )
 from batchkiln.core.states import ItemState as ItemState
 from batchkiln.exports import ExportResult as ExportResult
 from batchkiln.logs import use_standard_logging
+from batchkiln.manifest.typed_fields import (
+    Defaults as Defaults,
+    Item as Item,
+    Manifest as Manifest,
+    MatrixItems as MatrixItems,
+    Parameters as Parameters,
+    TableItems as TableItems,
+)
 from batchkiln.planning.plan import Plan as Plan
 from batchkiln.presentation.overview import JobView as JobView, Overview as Overview
 from batchkiln.python.async_queue import Queue as Queue
@@ -124,3 +134,14 @@ def _config(given: AnyConfig) -> Config:
             return load_config(Path(named) if named else None, os.environ)
         case _:
             return load_config(Path(given), os.environ)
+
+
+def _name_as_documented() -> None:
+    """Let `repr`, tracebacks and `help` name public classes and functions as a program writes them."""
+    for name in batchkiln.__all__:
+        public = globals().get(name)
+        if isinstance(public, type | FunctionType):
+            public.__module__ = "batchkiln"
+
+
+_name_as_documented()

@@ -123,7 +123,7 @@ async def recover(worker: AccountWorker, now: ClockReading) -> None:
 
 async def _send(worker: AccountWorker, attempt: Attempt) -> None:
     """Send a recorded attempt once, decide on the outcome of the reply, and commit it."""
-    log.info("attempt_sent", account=worker.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
+    log.info("attempt_sent", account=worker.viewpoint.account, attempt=attempt.id, sends=attempt.sends)
     call = worker.ports.service.create(
         is_video=attempt.is_video,
         body=attempt.body,

@@ -197,7 +197,7 @@ class LeaseKeeper:
         self.lose_all()
         self.egress_epoch = epoch
         event = "egress_taken" if epoch is not None else "egress_standby"
-        log.info(event, egress=self._egress.name, worker=self.worker.name)
+        log.info(event, worker=self.worker.name)  # it begins with the address's name
 
     def lose_all(self) -> None:
         """End every account's worker, for example after the connection to the database was lost."""

@@ -5,13 +5,14 @@ import io
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
 
 from batchkiln.core.cell_widths import cell_width, fitting
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.urls import redacted
+from batchkiln.yaml_reading.program_places import ENTRY_START, ProgramPlaces
 
 MAX_DIAGNOSTICS: Final = 50
 SHOWN_WIDTH: Final = 56  # with its indentation, it fits a terminal of 60 columns, so that the mark is below its place
@@ -70,11 +71,13 @@ class _Kept:
 class Diagnostics:
     """The errors found so far. The first 50 are kept; further ones are only counted.
 
-    `file` is the file's name as the person wrote it. `paths` maps such names to paths.
+    `file` is the file's name as the person wrote it. `paths` maps such names to paths. `program` names the places of a
+    manifest that a program gave as Python objects.
     """
 
-    def __init__(self, file: str, path: Path) -> None:
+    def __init__(self, file: str, path: Path, program: ProgramPlaces | None = None) -> None:
         self.file = file
+        self.program = program
         self.paths: dict[str, Path] = {file: path}
         self.entry_line = 0  # the line of the current entry, where the errors of its source file are reported
         self.omitted = 0
@@ -85,7 +88,7 @@ class Diagnostics:
 
     def copy(self) -> "Diagnostics":
         """Return a copy that shares `paths`."""
-        copied = Diagnostics(self.file, self.paths[self.file])
+        copied = Diagnostics(self.file, self.paths[self.file], self.program)
         copied.paths, copied.omitted, copied._kept = self.paths, self.omitted, dict(self._kept)
         return copied
 
@@ -129,25 +132,37 @@ class Diagnostics:
             if entry.location.line is not None:
                 wanted.setdefault(entry.location.file, set()).add(entry.location.line)
         lines = {file: read_lines(self.paths[file], numbers) for file, numbers in wanted.items() if file in self.paths}
-        return InputError([_diagnostic(entry, lines) for entry in ordered], omitted=self.omitted)
+        return InputError([self._diagnostic(entry, lines) for entry in ordered], omitted=self.omitted)
 
+    def item_at(self, line: int) -> str:
+        """Return the place of an item of the file, in words for a reason. `line` counts from 1."""
+        return f"the item in line {line}" if self.program is None else self.program.item(line)
 
-def _diagnostic(entry: _Kept, lines: dict[str, dict[int, str]]) -> Diagnostic:
-    location = entry.location
-    text = lines.get(location.file, {}).get(location.line or 0)
-    column = location.column
-    if column is None and location.line is not None:  # the whole line: point at its first character
-        column = 1 if text is None else len(text) - len(text.lstrip()) + 1
-    source_line, mark = (None, None) if text is None else excerpt(text, column)
-    return Diagnostic(
-        reason=quoted(entry.reason, 600),
-        file=location.file,
-        line=location.line,
-        column=column,
-        source_line=source_line,
-        mark=mark,
-        remedy=None if entry.remedy is None else quoted(entry.remedy, 600),
-    )
+    def shown(self, diagnostic: Diagnostic, text: str | None) -> Diagnostic:
+        """Return a diagnostic with its source line, `text`, or the relevant part of it, and the names of its places."""
+        line, column, start = diagnostic.line, diagnostic.column, 0
+        if self.program is not None:
+            diagnostic = self.program.named(diagnostic, text or "")
+            start = len(ENTRY_START) if diagnostic.field is not None and (text or "").startswith(ENTRY_START) else 0
+        if text is None or line is None:
+            return diagnostic
+        source_line, mark = excerpt(text[start:], None if column is None else max(column - start, 1))
+        return replace(diagnostic, source_line=source_line, mark=mark)
+
+    def _diagnostic(self, entry: _Kept, lines: dict[str, dict[int, str]]) -> Diagnostic:
+        location = entry.location
+        text = lines.get(location.file, {}).get(location.line or 0)
+        column = location.column
+        if column is None and location.line is not None:  # the whole line: point at its first character
+            column = 1 if text is None else len(text) - len(text.lstrip()) + 1
+        found = Diagnostic(
+            reason=quoted(entry.reason, 600),
+            file=location.file,
+            line=location.line,
+            column=column,
+            remedy=None if entry.remedy is None else quoted(entry.remedy, 600),
+        )
+        return self.shown(found, text)
 
 
 def excerpt(line: str, column: int | None) -> tuple[str, int | None]:

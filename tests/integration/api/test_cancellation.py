@@ -12,7 +12,11 @@ import pytest
 import batchkiln
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
-SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+SMALL: Final[batchkiln.Defaults] = {
+    "model": "epsilon-2",
+    "mode": "text-to-image",
+    "parameters": {"resolution": "512x512"},
+}
 STEPS_MAX: Final = 1000
 
 

@@ -12,7 +12,7 @@ import batchkiln
 from batchkiln.core.errors import InputError
 from batchkiln.hooks import run_hooks
 
-SMALL = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+SMALL: batchkiln.Defaults = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
 NOTES = """
 import json, os, pathlib, sys
 item = json.load(sys.stdin)

@@ -18,7 +18,7 @@ from batchkiln.notifications import run_notifications
 from integration.cli.workspace import HURRIED, Result, Workspace
 
 CANARY = "canary-token-7d1f"
-SMALL = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+SMALL: batchkiln.Defaults = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
 
 
 @dataclass

@@ -21,7 +21,11 @@ from batchkiln.store.misunderstood import AskedAgain, record_misunderstood
 from batchkiln.store.sqlite.file_database import SqliteDatabase
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
-SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+SMALL: Final[batchkiln.Defaults] = {
+    "model": "epsilon-2",
+    "mode": "text-to-image",
+    "parameters": {"resolution": "512x512"},
+}
 PATIENCE_SECONDS: Final = 120
 
 
@@ -389,17 +393,22 @@ async def test_pause_and_cancel_while_it_is_driven(tmp_path: Path) -> None:
     assert ending.left == 0
 
 
-async def test_mistakes_of_a_mapping_name_the_item(tmp_path: Path) -> None:
+async def test_mistakes_of_items_name_their_index_and_field(tmp_path: Path) -> None:
     """All mistakes are told at once, each with the item as it was given; nothing is enqueued."""
+    items: Any = [{"prompt": "A fox", "modle": "x"}, {"id": "b"}, {"id": "b", "prompt": "A fox"}, "A fox"]
+    items += [{"id": "item-4", "prompt": "An owl"}]
     async with opened(tmp_path) as queue:
         with pytest.raises(batchkiln.InputError) as told:
-            await queue.enqueue_items([{"prompt": "A fox", "modle": "x"}, {"id": "b"}], job="foxes", defaults=SMALL)
+            await queue.enqueue_items(items, job="foxes", defaults=SMALL)
+        with pytest.raises(batchkiln.InputError) as told_by_plan:
+            await queue.plan({"version": 1, "job": "foxes", "defaults": SMALL, "items": items})
 
         assert (await queue.overview()).jobs == ()
-    first, second = told.value.mistakes
-    assert first.file == "<items>"
-    assert first.source_line == '- {"prompt": "A fox", "modle": "x"}'
-    assert second.source_line == '- {"id": "b"}'
+    first, second, third = told.value.mistakes
+    assert (first.place, first.source_line) == ("items[0].modle", '{"prompt": "A fox", "modle": "x"}')
+    assert (second.place, second.source_line) == ("items[1]", '{"id": "b"}')
+    assert (third.place, third.reason) == ("items[4]", "the id 'item-4' is already used at items[3]")
+    assert str(told_by_plan.value) == str(told.value)
 
 
 async def test_a_generator_that_fails_enqueues_nothing(tmp_path: Path) -> None:

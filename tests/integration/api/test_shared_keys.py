@@ -7,7 +7,11 @@ import pytest
 
 import batchkiln
 
-SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+SMALL: Final[batchkiln.Defaults] = {
+    "model": "epsilon-2",
+    "mode": "text-to-image",
+    "parameters": {"resolution": "512x512"},
+}
 NOBODY: Final = "http://127.0.0.1:9/api/v1"
 MAIN: Final = {"name": "main", "keys": [{"env": "STUDIO_KEY"}]}
 OTHER: Final = {"name": "other", "keys": [{"file": "key"}]}

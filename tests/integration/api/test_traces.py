@@ -27,7 +27,11 @@ from batchkiln.config import Traces
 from batchkiln.core.responses import CreateReply, ErrorInfo, OutputLink, Unavailable, UploadTicket
 from batchkiln.worker.spans import Spans
 
-SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+SMALL: Final[batchkiln.Defaults] = {
+    "model": "epsilon-2",
+    "mode": "text-to-image",
+    "parameters": {"resolution": "512x512"},
+}
 SECOND_NS: Final = 1_000_000_000
 NOWHERE: Final = "http://127.0.0.1:9"
 

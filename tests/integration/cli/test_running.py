@@ -131,6 +131,31 @@ def test_work_on_an_empty_queue_has_nothing_to_do(workspace: Workspace) -> None:
     assert (result.exit, result.out) == (0, "There is nothing to do.\n")
 
 
+def test_enqueue_says_who_takes_the_items(workspace: Workspace) -> None:
+    """A command for the queue that was named; nothing where nothing is queued."""
+    first = workspace.call("enqueue", workspace.manifest(), "--queue", "other.db")
+    workspace.call("work", "--queue", "other.db")
+    again = workspace.call("enqueue", workspace.manifest(), "--queue", "other.db")
+
+    assert first.out.endswith("`batchkiln work --queue other.db --forever` keeps taking.\n")
+    assert again.out.endswith("Nothing is queued: all items have ended before.\n")
+
+
+def test_a_verdict_is_listed(workspace: Workspace) -> None:
+    """The table has a column for it once an item has one."""
+    workspace.call("run", workspace.manifest())
+    before = workspace.call("items", "foxes")
+    workspace.call("review", "foxes", "--keep", "fox-1")
+
+    listed = workspace.call("items", "foxes")
+    assert "VERDICT" not in before.out
+    assert [" ".join(line.split()[:3]) for line in listed.out.splitlines()] == [
+        "ITEM STATE VERDICT",
+        "fox-1 done kept",
+        "fox-2 done epsilon-2",
+    ]
+
+
 def test_old_failures_do_not_count_against_work(workspace: Workspace) -> None:
     """Work counts the jobs that it had to do with, not what ended long ago."""
     workspace.call("run", workspace.manifest("dear", more="  max_cost_credits: 1"))

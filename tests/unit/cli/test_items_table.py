@@ -30,6 +30,16 @@ def test_a_file_without_room_beside_the_prompt_has_a_line_of_its_own(
     assert widths[4] == (min(len(ROW[4]), 60 - 42) if has_own_lines else len(ROW[4]))
 
 
+def test_verdicts_have_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is as wide as its heading, and the other columns keep their rules."""
+    monkeypatch.setattr(sys, "stdout", StringIO())
+
+    without, _ = layout_of([HEADINGS, ROW])
+    widths, _ = layout_of([(*HEADINGS[:2], "VERDICT", *HEADINGS[2:]), (*ROW[:2], "kept", *ROW[2:])])
+
+    assert widths == (*without[:2], len("VERDICT"), *without[2:])
+
+
 def test_a_row_stays_one_line_for_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal a row is a line, whatever its width."""
     monkeypatch.setattr(sys, "stdout", StringIO())

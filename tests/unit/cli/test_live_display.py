@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pyte
 import pytest
+from rich.console import Console
 
 from batchkiln.cli import run_display
-from batchkiln.cli.live_display import LiveDisplay
+from batchkiln.cli.live_display import LiveDisplay, panel
 from batchkiln.cli.progress import PlainDisplay, ProgressState, WorkerState, last_done, problem_lines
 from batchkiln.cli.rich_console import SafeConsole
 from batchkiln.core.forecast import EndRange
@@ -167,6 +168,19 @@ def test_made_up_credits_and_a_fast_clock_are_named() -> None:
     assert "credits are made up" in shown
     assert "60 times as fast" in shown
     assert "ends in about 3 min 0 s (2 min to 5 min)" in shown
+
+
+@pytest.mark.parametrize(("failed", "share"), [(0, "58 %"), (2, "59 %")])
+def test_the_bar_is_red_only_after_a_failure(failed: int, share: str) -> None:
+    """Its share is that of the items that have ended, of all, rounded down: 100 % is the end."""
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system="standard")
+    console.print(panel(state(failed=failed, active=0)))
+    assert isinstance(console.file, io.StringIO)
+    line = console.file.getvalue().splitlines()[0]
+    bar = line.index("━")
+
+    assert ("\x1b[31m" in line[bar - 5 : bar]) is (failed > 0)
+    assert f"{175 + failed}/{298 + failed} ({share})" in line
 
 
 def test_of_many_problems_alike_the_first_few_are_named() -> None:

@@ -47,6 +47,23 @@ def state(reason: WaitReason | None = None, *, done: int = 5) -> ProgressState:
     return ProgressState((view,), (worker(reason),), spent=12, most=40, seconds=65, last="fox done: out/fox.png")
 
 
+def test_a_fast_clock_is_named_beside_real_times() -> None:
+    """A wait ends by the service's clock, which is not the person's."""
+    ordinary, hurried = worker(WaitReason.DAY_CREDITS), replace(worker(WaitReason.DAY_CREDITS), time_scale=60)
+
+    assert str(hurried.wait).endswith(" by the service's clock)")
+    assert str(hurried.wait).replace(" by the service's clock", "") == ordinary.wait
+
+
+@pytest.mark.parametrize("is_forever", [True, False])
+def test_a_run_without_items_says_whether_it_waits(*, is_forever: bool) -> None:
+    """`work --forever` takes what is enqueued later."""
+    empty = ProgressState((), (worker(),), is_forever=is_forever)
+
+    assert ("waiting for `batchkiln enqueue`" in plain_line(empty)) is is_forever
+    assert ("waiting for `batchkiln enqueue`" in drawn(empty)) is is_forever
+
+
 def drawn(shown: ProgressState) -> str:
     console = Console(file=io.StringIO(), width=120)
     console.print(panel(shown))

@@ -52,8 +52,8 @@ def test_no_items_is_an_empty_list() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object(), b"x"])
 def test_what_json_does_not_hold_is_reported_with_its_item(value: object) -> None:
-    """The item is named by its number."""
-    with pytest.raises(InputError, match="item 2 cannot be written as JSON"):
+    """The item is named by its index, and the field in it."""
+    with pytest.raises(InputError, match=r"^items\[1\].* cannot be written as JSON"):
         as_stream({}, ["fine", {"metadata": value}]).read()
 
 

@@ -1,0 +1,23 @@
+"""Says who takes queued items: the process or the workers that run the queue, or the command that starts one."""
+
+from batchkiln.presentation.formatting import plural
+from batchkiln.store import Reader
+
+
+def who_takes(reader: Reader, options: str = "") -> str:
+    """Return a sentence about who takes the items that were just queued.
+
+    `options` are those that name the queue, such as ` --queue animals.db`, for the commands in the sentence.
+    """
+    work = f"`batchkiln work{options}`"
+    lease = reader.lease()
+    if lease is not None and lease.is_alive:
+        process = f"Process {lease.pid} on {lease.host} runs this queue ({lease.command})"
+        if lease.command == "work":
+            return f"{process} and takes them, unless it was started for other jobs."
+        return f"{process} and takes those of its own jobs; {work} takes the others when it has ended."
+    workers = reader.workers.all() if reader.is_shared() else []
+    if alive := [worker for worker in workers if worker.is_alive and not worker.is_draining]:
+        verbs = "shares this queue and takes" if len(alive) == 1 else "share this queue and take"
+        return f"{plural(len(alive), 'worker')} {verbs} them; `batchkiln workers{options}` shows what each does."
+    return f"{work} takes them now, and ends with them; `batchkiln work{options} --forever` keeps taking."
