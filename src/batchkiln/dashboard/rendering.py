@@ -16,6 +16,7 @@ from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.polling import RETENTION
 from batchkiln.dashboard.file_faults import MISSING
+from batchkiln.dashboard.messages import next_step
 from batchkiln.presentation.chained_inputs import source_name, waiting_lines
 from batchkiln.presentation.formatting import (
     STYLES,
@@ -66,6 +67,7 @@ def environment() -> Environment:
         "source_name": source_name,
         "waiting_lines": waiting_lines,
         "items_url": items_url,
+        "next_step": next_step,
         "job_url": job_url,
         "review_url": review_url,
         "media_url": media_url,

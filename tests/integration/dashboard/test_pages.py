@@ -8,6 +8,7 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
+from batchkiln.core.states import Event
 from integration.dashboard.sample_queue import SCRIPT, STRANGE, Browser
 from support.queue_file import JOB, QueueFile
 
@@ -54,9 +55,22 @@ async def test_the_overview_shows_what_is_active_and_what_needs_a_person(browser
 
     assert "Action needed" in page.text
     assert "1 item of birds is held" in page.text
+    assert 'href="/jobs/birds/items?state=held">Decide about it.</a>' in page.text
+    assert "1 item was rejected, at no cost." in page.text
+    assert "<code>batchkiln run birds.yaml</code>" in page.text
     assert re.search(r"active</span>\s*<a [^>]*>active</a>", page.text)
     assert "generation_failed" in page.text
     assert "of 2,000 credits today" in page.text
+
+
+@pytest.mark.parametrize("path", ["/jobs/birds", "/failures"])
+async def test_rejected_items_have_no_button_to_retry(browser: Browser, queue: QueueFile, path: str) -> None:
+    """The same request is rejected again; what failed may succeed."""
+    before = (await browser.get(path)).text
+    queue.move("failed", Event.RETRY_REQUESTED)
+
+    assert "Retry failed items" in before
+    assert "Retry failed items" not in (await browser.get(path)).text
 
 
 async def test_job_without_items_is_called_empty(browser: Browser, queue: QueueFile) -> None:

@@ -89,7 +89,7 @@ function showVerdict() {
   if (headline) {
     document.getElementById("icon").href = icons[headline.dataset.level];
     if (location.pathname === "/") {
-      const text = headline.querySelector(".text").textContent.replace(/\.$/, "");
+      const text = headline.dataset.title;
       document.title = `${text.length > TITLE_MAX ? `${text.slice(0, TITLE_MAX - 1)}…` : text} · batchkiln`;
     }
   }
