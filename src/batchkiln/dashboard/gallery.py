@@ -251,8 +251,8 @@ async def _ask(context: Context, view: View, action: Action, items: list[str]) -
     return context.page(
         "confirm.html",
         label=button_label(action, question.number),
+        is_danger=action is Action.CANCEL,
         job=view.job,
-        items=items,
         posted=items,
         question=question,
         is_changed=False,
