@@ -50,6 +50,7 @@ def environment() -> Environment:
         "code": code,
         "plural": plural,
         "detail": detail,
+        "label": label,
         "minute": partial(moment, format_minute),
         "one_line": sanitize,
         "second": partial(moment, format_second),
@@ -106,6 +107,12 @@ def _marked_minute(found: re.Match[str]) -> str:
 def sentence(text: str) -> str:
     """Return a clause with a capital letter and a final period."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", "…")) else ".")
+
+
+def label(name: str) -> str:
+    """Return the name of a field as the pages write those of their own: `aspect_ratio` is `Aspect ratio`."""
+    text = sanitize(name).replace("_", " ")
+    return text[:1].upper() + text[1:]
 
 
 def as_text(value: object) -> str:

@@ -176,7 +176,7 @@ def read_snapshot(
         _slot(reader, view, overview, config, live.accounts.get(view.summary.id), is_driven=is_driven)
         for view in overview.accounts
     )
-    return PageSnapshot(overview, slots, is_all)
+    return PageSnapshot(overview, tuple(sorted(slots, key=lambda slot: not slot.under_way)), is_all)
 
 
 def _names(reader: Reader) -> tuple[list[str], bool]:

@@ -136,6 +136,37 @@ async def test_what_is_not_there_is_said_plainly(browser: Browser, path: str, st
     assert (await browser.get(path)).status == status
 
 
+@pytest.mark.parametrize(
+    ("path", "words", "back"),
+    [
+        ("/nothing", "This address leads to no page", "/"),
+        ("/jobs/unknown", "no job", "/"),
+        ("/jobs/birds/item?id=unknown", "no item", "/jobs/birds"),
+    ],
+)
+async def test_page_that_is_not_there_leads_back(browser: Browser, path: str, words: str, back: str) -> None:
+    """To the job if there is one in the address, and to the overview always."""
+    page = await browser.get(path)
+
+    assert "<h1>Not found</h1>" in page.text
+    assert words in page.text
+    assert re.findall(r'class="button" href="([^"]+)"', page.text) == [*{back: None, "/": None}]
+
+
+async def test_path_and_names_of_an_items_page(browser: Browser) -> None:
+    """The way back to all above it; parameters are called as the page's own fields are."""
+    page = await browser.get(f"{ITEM}held")
+    path = page.text.partition('aria-label="Path">')[2].partition("</nav>")[0]
+
+    assert re.findall(r'href="([^"]+)"', path) == [
+        "/",
+        "/jobs/birds",
+        "/jobs/birds/items",
+        "/jobs/birds/items?state=held",
+    ]
+    assert "<dt>Resolution</dt>" in page.text
+
+
 async def test_live_parts_are_sent_when_they_change(browser: Browser, queue: QueueFile) -> None:
     """All of them first, then only what another process has changed."""
     timeout = aiohttp.ClientTimeout(total=120)  # only a stream that hangs takes so long
