@@ -1,6 +1,7 @@
 """The gallery in a browser: keys, a selection, and files that come while one looks."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,60 @@ def test_keys_go_through_the_large_view(gallery: Opened) -> None:
     expect(title).to_have_text("fox")
     press(gallery, "d")
     expect(gallery.page.get_by_text("1 item dropped.")).to_be_visible()
+    expect(title).to_have_text("fox-clip")
+    press(gallery, "p")
+    expect(title).to_contain_text("fox dropped")
     press(gallery, "Escape")
 
     expect(gallery.page.locator(".tile")).to_have_count(2)
     assert verdicts(gallery) == {"fox": "dropped"}
     assert gallery.faults == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+def test_large_picture_and_its_buttons_fit_the_window(gallery: Opened, width: int, height: int) -> None:
+    """Also below the message of a decision, which covers nothing of them."""
+    gallery.page.set_viewport_size({"width": width, "height": height})
+    gallery.go("/jobs/birds/items?large=1&done=keep&n=1&text=snow")
+    places = ".note", ".view", ".decide", ".pager"
+    boxes = [gallery.page.locator(place).bounding_box() or pytest.fail(place) for place in places]
+
+    for above, below in pairwise(boxes):
+        assert above["y"] + above["height"] <= below["y"]
+    assert boxes[-1]["y"] + boxes[-1]["height"] <= height
+
+
+@pytest.mark.parametrize(("width", "per_row"), [(390, 3), (1440, 10)])
+def test_tiles_are_dense_and_their_captions_short(gallery: Opened, width: int, per_row: int) -> None:
+    """Pictures have the screen: a name and a prompt of one line each."""
+    gallery.queue.connection.execute("UPDATE item SET prompt = ?", ("A long prompt of many words " * 9,))
+    gallery.page.set_viewport_size({"width": width, "height": 900})
+    gallery.go("/jobs/birds/items")
+    columns = gallery.page.evaluate("getComputedStyle(document.querySelector('.tiles')).gridTemplateColumns")
+    caption = gallery.page.evaluate(
+        "() => { const tile = document.querySelector('.tile'); "
+        "return tile.offsetHeight - tile.querySelector('.frame').offsetHeight; }"
+    )
+
+    assert len(columns.split()) == per_row
+    assert caption < 50
+
+
+def test_long_prompt_is_shown_on_request(gallery: Opened) -> None:
+    """And hidden again; a page that is replaced meanwhile leaves it open."""
+    prompt = "A long prompt of many words " * 20 + "to its very end"
+    gallery.queue.connection.execute("UPDATE item SET prompt = ? WHERE name = 'fox'", (prompt,))
+    gallery.go("/jobs/birds/item?id=fox")
+    end = gallery.page.get_by_text("to its very end")
+    expect(end).to_be_hidden()
+    gallery.page.get_by_text("show all").click()
+    expect(end).to_be_visible()
+    operations.redo(gallery.queue.connection, "birds", ["fox"], NOW)
+    expect(gallery.page.get_by_role("heading", level=1)).to_contain_text("queued")
+    expect(end).to_be_visible()
+    gallery.page.get_by_text("show less").click()
+
+    expect(end).to_be_hidden()
 
 
 def test_range_is_selected_and_kept(gallery: Opened) -> None:
@@ -89,9 +139,9 @@ def test_selection_goes_along_from_page_to_page(gallery: Opened, monkeypatch: py
     gallery.page.get_by_role("checkbox", name="Select owl-3").uncheck()
     gallery.page.get_by_role("link", name="owl-2, large").click()
     press(gallery, "k")
-    expect(gallery.page.get_by_text("1 item kept.")).to_be_visible()
+    expect(gallery.page.get_by_role("heading", level=1)).to_have_text("owl-3")  # the next one
     press(gallery, "Escape")
-    expect(told).to_have_text("2 selected, 2 elsewhere")  # it begins with the item that was large
+    expect(told).to_have_text("2 selected, 1 elsewhere")  # it begins with the item that was large
     gallery.page.get_by_role("button", name="Make again").click()
     expect(gallery.page.locator(".cost")).to_contain_text("making 2 done items again")
     gallery.page.get_by_role("link", name="Back").click()

@@ -31,6 +31,7 @@ from batchkiln.presentation.confirmations import (
     cost_of_unpause,
 )
 from batchkiln.store import (
+    Affected,
     AskedAgain,
     CancelReport,
     Decided,
@@ -70,13 +71,17 @@ class Question:
 
     `cost` is a sentence about credits. `figures` are the numbers that the person agrees to, in a fixed order for each
     action. Those of a retry and a redo end with the newest attempt, so that a confirmation is no longer valid once one
-    of the items has been sent again (Law 2). `skipped` lists the named items that stay unchanged.
+    of the items has been sent again (Law 2). `skipped` lists the named items that stay unchanged. `affected` has the
+    first items that would change, those that may be paid already at the front; `rejected` of all would be rejected
+    again, unless their requests change.
     """
 
     cost: str
     number: int
     figures: tuple[int, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    affected: tuple[Affected, ...] = ()
+    rejected: int = 0
 
     @property
     def agreed(self) -> str:
@@ -131,14 +136,18 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
                 retried.paying_again,
                 retried.newest_attempt,
             )
-            return Question(cost_of_retry(job, retried), number, sizes, retried.skipped)
+            rejected = retried.requeued.get(ItemState.REJECTED, 0)
+            first = reader.affected("retry", job, items)
+            return Question(cost_of_retry(job, retried), number, sizes, retried.skipped, first, rejected)
         case Action.REDO:
             redone = reader.preview_redo(job, items)
             made = (redone.redone, redone.may_cost or 0, redone.unquoted, redone.newest_attempt)
-            return Question(cost_of_redo(job, redone), redone.redone, made, redone.skipped)
+            first = reader.affected("redo", job, items)
+            return Question(cost_of_redo(job, redone), redone.redone, made, redone.skipped, first)
         case Action.CANCEL:
             canceled = reader.preview_cancel(job, items)
-            return Question(cost_of_cancel(job, canceled), canceled.canceled, (canceled.canceled,), canceled.skipped)
+            first, number = reader.affected("cancel", job, items), canceled.canceled
+            return Question(cost_of_cancel(job, canceled), number, (number,), canceled.skipped, first)
         case Action.PAUSE:
             return Question(cost_of_pause(reader.jobs.summary(job)), 1)
         case Action.UNPAUSE:

@@ -17,6 +17,7 @@ from batchkiln.presentation.calendar import Calendar, Day
 from batchkiln.presentation.formatting import STYLES, plural
 
 HEIGHT: Final = 100.0
+_MARKS: Final = 7
 _GAP: Final = 0.16
 _MIN_SHARE: Final = 0.6  # so that one item in a million is visible
 
@@ -29,6 +30,15 @@ class Chart:
     highest: str
     first: str
     last: str
+
+
+@dataclass(frozen=True, slots=True)
+class DayChart:
+    """A plot of days. `scale` has the labels of the vertical axis from above; `marks` those of all days, most empty."""
+
+    svg: Markup
+    scale: tuple[str, ...]
+    marks: tuple[str, ...]
 
 
 def state_bar(items: Mapping[ItemState, int]) -> Markup:
@@ -57,26 +67,43 @@ def gauge_bar(share: float, *, is_nearly_full: bool, label: str) -> Markup:
     return _svg("gauge", 10, label, [_rect(0, 0, 100, 10, "g-room"), _rect(0, 0, 100 * share, 10, kind)])
 
 
-def day_chart(calendar: Calendar) -> Chart:
+def day_chart(calendar: Calendar) -> DayChart:
     """Draw a profile's used and expected credits by day, with a line for the daily limit."""
     days = calendar.days
     most = max(calendar.credits_per_day, *(day.credits + day.credits_ahead for day in days))
     step = 100 / len(days)
-    pieces = []
+    pieces = [_rect(step * number, 0, step, HEIGHT, "c-today") for number, day in enumerate(days) if day.is_today]
+    pieces += [_line(y, "c-grid") for y in (0, HEIGHT / 2, HEIGHT)]
     for number, day in enumerate(days):
         used, ahead = (HEIGHT * part / most if most else 0.0 for part in (day.credits, day.credits_ahead))
         x, width = step * (number + _GAP / 2), step * (1 - _GAP)
-        title = day_words(calendar, day)
-        if day.is_today:
-            pieces.append(_rect(step * number, 0, step, HEIGHT, "c-today", title))
-        pieces.append(_rect(x, HEIGHT - used, width, used, "c-used", title))
-        pieces.append(_rect(x, HEIGHT - used - ahead, width, ahead, "c-ahead", title))
+        pieces.append(_rect(x, HEIGHT - used, width, used, "c-used"))
+        pieces.append(_rect(x, HEIGHT - used - ahead, width, ahead, "c-ahead"))
     if most:
-        y = HEIGHT - HEIGHT * calendar.credits_per_day / most
-        pieces.append(Markup('<line x1="0" x2="100" y1="{0:.2f}" y2="{0:.2f}" class="c-limit"/>').format(y))
+        pieces.append(_line(HEIGHT - HEIGHT * calendar.credits_per_day / most, "c-limit"))
+    for number, day in enumerate(days):  # above all others, so that a pointer anywhere in a day's column is told
+        pieces.append(_rect(step * number, 0, step, HEIGHT, "c-hit", day_words(calendar, day)))
     label = f"Credits by day of {calendar.profile}, from {days[0].starts_at:%Y-%m-%d} to {days[-1].starts_at:%Y-%m-%d}"
-    first, last = day_name(calendar, days[0]), day_name(calendar, days[-1])
-    return Chart(_svg("chart", HEIGHT, label, pieces), plural(most, "credit"), first, last)
+    scale = (f"{most:,}", f"{most / 2:,.0f}", "0") if most else ("0",)
+    return DayChart(_svg("chart", HEIGHT, label, pieces), scale, _marks(calendar))
+
+
+def _marks(calendar: Calendar) -> tuple[str, ...]:
+    """Return the date of every few days, counted from today, which is called that."""
+    days = calendar.days
+    every = -(-len(days) // _MARKS)
+    today = next((number for number, day in enumerate(days) if day.is_today), 0)
+    is_whole = days[1].starts_at - days[0].starts_at >= timedelta(days=1)
+    return tuple(
+        ""
+        if (number - today) % every
+        else "today"
+        if day.is_today
+        else f"{day.starts_at:%d %b}"
+        if is_whole
+        else f"{day.starts_at:%H:%M}"
+        for number, day in enumerate(days)
+    )
 
 
 def day_words(calendar: Calendar, day: Day) -> str:
@@ -130,6 +157,10 @@ def _rect(x: float, y: float, width: float, height: float, kind: str, title: str
     return Markup('<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" class="{}">{}</rect>').format(
         x, y, max(0.0, width), max(0.0, height), kind, inner
     )
+
+
+def _line(y: float, kind: str) -> Markup:
+    return Markup('<line x1="0" x2="100" y1="{0:.2f}" y2="{0:.2f}" class="{1}"/>').format(y, kind)
 
 
 def _svg(kind: str, height: float, label: str, pieces: Sequence[Markup]) -> Markup:

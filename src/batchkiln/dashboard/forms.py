@@ -28,7 +28,7 @@ async def ask(request: web.Request) -> web.Response:
     action, job, items = await _target(request)
     async with open_reader(context.queue) as reader:  # counting a million items must not delay other pages
         question = await reader.read(question_of, action, job, items)
-    return _question_page(context, action, job, items, question, back=_back(request, job, items))
+    return _question_page(context, action, job, question, back=_back(request, job, items))
 
 
 async def act(request: web.Request) -> web.Response:
@@ -41,7 +41,7 @@ async def act(request: web.Request) -> web.Response:
         if not question.is_covered_by(agreed):
             back = _back(request, job, items)
             posted = tuple(map(str, (await request.post()).getall("id", [])))
-            return _question_page(context, action, job, items, question, back=back, is_changed=True, posted=posted)
+            return _question_page(context, action, job, question, back=back, is_changed=True, posted=posted)
         number = await _change(changes, action, job, items)
     raise web.HTTPSeeOther(_back(request, job, items, action, number))
 
@@ -73,7 +73,6 @@ def _question_page(
     context: Context,
     action: Action,
     job: str,
-    items: Sequence[str],
     question: Question,
     *,
     back: str,
@@ -84,8 +83,8 @@ def _question_page(
         "confirm.html",
         status=409 if is_changed else 200,
         label=button_label(action, question.number),
+        is_danger=action is Action.CANCEL,
         job=job,
-        items=items,
         question=question,
         is_changed=is_changed,
         back=back,
@@ -124,7 +123,6 @@ async def ask_version(request: web.Request) -> web.Response:
         "confirm.html",
         label=f"Use version {version}",
         job=job,
-        items=(item,),
         question=question,
         is_changed=False,
         back=_back(request, job, [item]),

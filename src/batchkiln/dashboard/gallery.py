@@ -1,8 +1,9 @@
 """The gallery: a job's items as tiles or one at a time, large, and what a person decides about selected ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain, islice
 from typing import Any, Final, Literal, TypeVar, get_args
 from urllib.parse import parse_qs, urlencode
 
@@ -16,9 +17,12 @@ from batchkiln.dashboard.charts import state_bar
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.file_faults import faults_of
 from batchkiln.dashboard.messages import button_label, done_message
-from batchkiln.dashboard.rendering import action_url, items_url
+from batchkiln.dashboard.rendering import action_url, as_text, items_url
 
 TILES: Final = 48
+_SUGGESTED: Final = 200
+_VALUES_SUGGESTED: Final = 30
+_SUGGESTED_LENGTH: Final = 60
 _KEY_DIGITS_MAX: Final = 18  # an id has 63 bits
 _WORDS_MAX: Final = 1000
 
@@ -194,8 +198,28 @@ async def _page(
     shown = await context.reader.read(_read, view)
     parts = await _sections(context, view, shown)
     return context.page(
-        "gallery.html", status=status, view=view, shown=shown, parts=parts, note=note, refused=refused, orders=_SORTINGS
+        "gallery.html",
+        status=status,
+        view=view,
+        shown=shown,
+        parts=parts,
+        note=note,
+        refused=refused,
+        orders=_SORTINGS,
+        suggestions=[] if view.is_large else await context.reader.read(_suggestions, view.job),
     )
+
+
+def _suggestions(reader: Reader, job: str) -> list[str]:
+    """Return conditions on metadata that match something: first the keys, then each with its values."""
+    found: dict[str, dict[str, None]] = {}
+    for metadata in reader.items.metadata(job):
+        for key, value in metadata.items():
+            text = as_text(value)
+            if len(text) <= _SUGGESTED_LENGTH:
+                found.setdefault(key, {})[text] = None
+    pairs = (f"{key}={text}" for key, texts in found.items() for text in islice(texts, _VALUES_SUGGESTED))
+    return list(islice(chain(found, pairs), _SUGGESTED))
 
 
 def _read(reader: Reader, view: View) -> Shown:
@@ -228,13 +252,21 @@ async def act(request: web.Request) -> web.Response:
         return await _ask(context, view, Action(wish), list(selected))
     if wish not in tuple(Decided):
         raise web.HTTPBadRequest(text="There is no such decision; nothing was changed.\n")
+    seen = await context.reader.read(_read, view) if view.is_large else None
     async with context.changes() as changes:
         report = await changes.review(view.job, selected, Decided(wish), by=request[PRINCIPAL].name)
     done = {"done": wish, "n": str(len(report.changed))}
     if report.skipped:
         note = done_message(done) if report.changed else None
         return await _page(context, view, note=note, refused=report.skipped, status=200 if report.changed else 409)
-    raise web.HTTPSeeOther(view.url(**view.place, **done))
+    raise web.HTTPSeeOther(view.url(**_place_after(view, seen, Decided(wish)), **done))
+
+
+def _place_after(view: View, seen: Shown | None, decided: Decided) -> dict[str, Any]:
+    """Return the place to show after a decision: of a large item that was kept or dropped, the next one."""
+    if seen is None or decided is Decided.UNDO or seen.page.next_after is None:
+        return view.place
+    return replace(view, after=seen.page.next_after, before=None).place
 
 
 def _selected(word: str) -> tuple[str, int]:
@@ -251,8 +283,8 @@ async def _ask(context: Context, view: View, action: Action, items: list[str]) -
     return context.page(
         "confirm.html",
         label=button_label(action, question.number),
+        is_danger=action is Action.CANCEL,
         job=view.job,
-        items=items,
         posted=items,
         question=question,
         is_changed=False,

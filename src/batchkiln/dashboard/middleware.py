@@ -32,6 +32,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
 }
 
+_JOB_SLASHES: Final = 2  # in `/jobs/NAME`
 _CLIENT_CLOSED: Final = 499
 
 _PUBLIC: Final = ("/static/", "/favicon.ico")
@@ -167,7 +168,7 @@ async def error_pages(request: web.Request, handler: Handler) -> web.StreamRespo
 def _error_page(request: web.Request, error: Exception) -> web.StreamResponse:
     match error:
         case web.HTTPNotFound():
-            return _page(request, 404, "Not found", "there is no such page")
+            return _page(request, 404, "Not found", "this address leads to no page: it may be mistyped, or out of date")
         case web.HTTPException():
             raise error
         case ProblemError():
@@ -176,7 +177,8 @@ def _error_page(request: web.Request, error: Exception) -> web.StreamResponse:
         case QueueUnusable() | QueueBusy():
             return _page(request, 503, "The queue is not available", str(error))
         case InputError():
-            return _page(request, 404 if request.method == "GET" else 409, "This is not possible", str(error))
+            status, title = (404, "Not found") if request.method == "GET" else (409, "This is not possible")
+            return _page(request, status, title, str(error))
         case BatchkilnError():
             return _page(request, 500, "This is not possible", str(error))
         case _:
@@ -185,4 +187,7 @@ def _error_page(request: web.Request, error: Exception) -> web.StreamResponse:
 
 
 def _page(request: web.Request, status: int, title: str, text: str) -> web.Response:
-    return context_of(request).page("error.html", status=status, title=title, text=text)
+    """Return an error page. It leads back to the overview and, below the address of a job, to the job."""
+    job = request.match_info.get("job")
+    is_below = job is not None and request.path.count("/") > _JOB_SLASHES
+    return context_of(request).page("error.html", status=status, title=title, text=text, job=job if is_below else None)

@@ -34,7 +34,7 @@ async def failures(request: web.Request) -> web.Response:
     """Show the failed, rejected, expired and held items by cause."""
     context = context_of(request)
     now = await context.snapshot()
-    return context.page("failures.html", now=now, headline=headline(now), jobs=now.overview.jobs)
+    return context.page("failures.html", now=now, headline=headline(now), jobs=(*now.current, *now.earlier))
 
 
 async def days(request: web.Request) -> web.Response:

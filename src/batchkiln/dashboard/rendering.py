@@ -16,6 +16,7 @@ from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.polling import RETENTION
 from batchkiln.dashboard.file_faults import MISSING
+from batchkiln.dashboard.messages import next_step
 from batchkiln.presentation.chained_inputs import source_name, waiting_lines
 from batchkiln.presentation.formatting import (
     STYLES,
@@ -49,6 +50,7 @@ def environment() -> Environment:
         "code": code,
         "plural": plural,
         "detail": detail,
+        "label": label,
         "minute": partial(moment, format_minute),
         "one_line": sanitize,
         "second": partial(moment, format_second),
@@ -66,6 +68,7 @@ def environment() -> Environment:
         "source_name": source_name,
         "waiting_lines": waiting_lines,
         "items_url": items_url,
+        "next_step": next_step,
         "job_url": job_url,
         "review_url": review_url,
         "media_url": media_url,
@@ -104,6 +107,12 @@ def _marked_minute(found: re.Match[str]) -> str:
 def sentence(text: str) -> str:
     """Return a clause with a capital letter and a final period."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", "…")) else ".")
+
+
+def label(name: str) -> str:
+    """Return the name of a field as the pages write those of their own: `aspect_ratio` is `Aspect ratio`."""
+    text = sanitize(name).replace("_", " ")
+    return text[:1].upper() + text[1:]
 
 
 def as_text(value: object) -> str:

@@ -1,6 +1,6 @@
 """The state of the queue at one moment, for the pages: the overview, the accounts with their limits, the headline."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -13,11 +13,12 @@ from batchkiln.core.rate_limits import MIB, Limits
 from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
+from batchkiln.dashboard.rendering import items_url, review_url
 from batchkiln.presentation.account_errors import misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
-from batchkiln.presentation.overview import AccountView, Overview, alerts_of, read_overview, review_line
+from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, read_overview, review_line
 
 JOBS_SHOWN: Final = 50
 
@@ -95,6 +96,33 @@ class PageSnapshot:
         """Whether the page shows the age of an active item."""
         return any(slot.under_way for slot in self.slots)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a process works on something."""
+        return self.overview.is_driven and any(view.summary.left for view in self.overview.jobs)
+
+    @property
+    def earlier(self) -> tuple[JobView, ...]:
+        """The jobs of which nothing is left, while others run: what went wrong in them is old news."""
+        return tuple(view for view in self.overview.jobs if self.is_running and not view.summary.left)
+
+    @property
+    def current(self) -> tuple[JobView, ...]:
+        """The jobs but those of `earlier`."""
+        return tuple(view for view in self.overview.jobs if not self.is_running or view.summary.left)
+
+    @property
+    def jobs(self) -> tuple[JobView, ...]:
+        """All jobs: those with active items first, then those with items left, then those that wait for a person."""
+        return tuple(sorted(self.overview.jobs, key=_rank))
+
+
+def _rank(view: JobView) -> int:
+    summary = view.summary
+    waits_for_person = summary.items[ItemState.HELD] or summary.to_review or summary.to_choose
+    places = (summary.under_way, summary.left, waits_for_person, not summary.has_ended)
+    return next((place for place, holds in enumerate(places) if holds), len(places))
+
 
 _PERSON_WAITS: Final = frozenset({WaitReason.HELD, WaitReason.NOT_UNDERSTOOD})
 
@@ -108,13 +136,33 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """A reason of the headline: what is wrong or waits, and what to do about it.
+
+    `next` is a clause; it is empty if `text` ends with the remedy. `path` leads to the page on which it is done.
+    """
+
+    text: str
+    next: str = ""
+    path: str = ""
+
+    def __str__(self) -> str:
+        """Return the reason and the next step."""
+        return f"{self.text}: {self.next}" if self.next else self.text
+
+
+@dataclass(frozen=True, slots=True)
 class Headline:
-    """The first line of a page, the verdict, with its details."""
+    """The first line of a page, the verdict, with the progress and all reasons, the most urgent first.
+
+    `title` is the most important of it, for the tab of the browser.
+    """
 
     level: Level
     verdict: str
     text: str
-    more: tuple[str, ...] = ()
+    title: str
+    reasons: tuple[Reason, ...] = ()
 
 
 def read_snapshot(
@@ -128,7 +176,7 @@ def read_snapshot(
         _slot(reader, view, overview, config, live.accounts.get(view.summary.id), is_driven=is_driven)
         for view in overview.accounts
     )
-    return PageSnapshot(overview, slots, is_all)
+    return PageSnapshot(overview, tuple(sorted(slots, key=lambda slot: not slot.under_way)), is_all)
 
 
 def _names(reader: Reader) -> tuple[list[str], bool]:
@@ -201,45 +249,82 @@ def _gauges(view: AccountView, limits: Limits, status: AccountStatus) -> Iterato
 def headline(now: PageSnapshot) -> Headline:
     """Return the headline: whether a person is needed, and for what."""
     problems = tuple(_open_problems(now))
-    if problems:
-        return Headline(
-            Level.HELP,
-            "Action needed",
-            problems[0] if len(problems) == 1 else f"{len(problems)} problems need your attention",
-            problems[1:] and problems,
-        )
-    bad = sum(view.summary.items[state] for view in now.overview.jobs for state in NOT_DELIVERED)
+    ends, reviews = tuple(_bad_ends(now)), tuple(_reviews(now))
+    earlier = tuple(_earlier_ends(now))
     text = _progress_text(now)
-    more = [line.partition(": `")[0] for view in now.overview.jobs if (line := review_line(view.summary))]
-    if bad:
-        more.insert(0, f"{plural(bad, 'item')} failed, rejected or expired. You can retry them at any time")
-    if more:
-        return Headline(Level.LOOK, "Some items failed" if bad else "Some items wait for a review", text, tuple(more))
+    reasons = (*problems, *ends, *reviews, *earlier)
+    if problems:
+        title = problems[0].text if len(problems) == 1 else f"{len(problems)} problems need your attention"
+        return Headline(Level.HELP, "Action needed", text, title, reasons)
+    if ends or reviews:
+        if not ends:
+            verdict = "some items wait for a review"
+        else:
+            verdict = "some items failed" if _count(now.current, _FAILED) else "some items were rejected"
+        verdict = f"Running; {verdict}" if now.is_running else verdict.capitalize()
+        return Headline(Level.LOOK, verdict, text, text, reasons)
     if now.overview.jobs and not any(view.summary.total for view in now.overview.jobs):
-        return Headline(Level.LOOK, "Nothing to do", "no job has an item")
-    return Headline(Level.FINE, "No problems", text)
+        return Headline(Level.LOOK, "Nothing to do", "no job has an item", "no job has an item")
+    return Headline(Level.FINE, "No problems", text, text, reasons)
 
 
-def _open_problems(now: PageSnapshot) -> Iterator[str]:
+def _open_problems(now: PageSnapshot) -> Iterator[Reason]:
     """Yield the problems that only a person can solve."""
     for slot in now.slots:
         if slot.blocked is not None:
-            yield f"The account {slot.name} cannot work: {slot.blocked}"
+            yield Reason(f"The account {slot.name} cannot work: {slot.blocked}")
         for entry in slot.view.summary.misunderstood:
-            yield misunderstanding(entry, slot.name)
+            yield Reason(misunderstanding(entry, slot.name))
     for view in now.overview.jobs:
+        name = view.summary.name
         if held := view.summary.items[ItemState.HELD]:
-            verb = "is held and needs" if held == 1 else "are held and need"
-            yield f"{plural(held, 'item')} of {view.summary.name} {verb} your decision"
+            verb, each = ("is held", "decide about it") if held == 1 else ("are held", "decide about each")
+            yield Reason(f"{plural(held, 'item')} of {name} {verb}", each, items_url(name, state=ItemState.HELD))
         for warning in alerts_of(view):
-            yield f"{view.summary.name}: {warning}"
+            yield Reason(f"{name}: {warning}")
     if now.overview.shared_by is not None:
         for warning in now.overview.shared_by.warnings:
-            yield warning[0].upper() + warning[1:]
+            yield Reason(warning[0].upper() + warning[1:])
     left = _left(now)
     if left and not now.overview.is_driven:
         verb = "is" if left == 1 else "are"
-        yield f"No process runs this queue, and {plural(left, 'item')} {verb} left: `batchkiln work` starts one"
+        yield Reason(
+            f"No process runs this queue, and {plural(left, 'item')} {verb} left", "`batchkiln work` starts one"
+        )
+
+
+_FAILED: Final = (ItemState.FAILED, ItemState.EXPIRED)
+_FAILURES_PATH: Final = "/failures"
+
+
+def _bad_ends(now: PageSnapshot) -> Iterator[Reason]:
+    """Yield the items that failed, which a retry may mend, and those that were rejected, which the manifest mends."""
+    if failed := _count(now.current, _FAILED):
+        yield Reason(f"{plural(failed, 'item')} failed or expired", "retry at any time", _FAILURES_PATH)
+    if rejected := _count(now.current, (ItemState.REJECTED,)):
+        verb = "was" if rejected == 1 else "were"
+        yield Reason(
+            f"{plural(rejected, 'item')} {verb} rejected, at no cost", "change the manifest, and run it", _FAILURES_PATH
+        )
+
+
+def _earlier_ends(now: PageSnapshot) -> Iterator[Reason]:
+    """Yield the bad ends of jobs of which nothing is left, while others run."""
+    if bad := _count(now.earlier, NOT_DELIVERED):
+        verb = "was" if bad == 1 else "were"
+        text = f"{plural(bad, 'item')} of jobs that ended earlier failed, expired or {verb} rejected"
+        yield Reason(text, "look at any time", _FAILURES_PATH)
+
+
+def _reviews(now: PageSnapshot) -> Iterator[Reason]:
+    for view in now.overview.jobs:
+        if line := review_line(view.summary):
+            name = view.summary.name
+            yield Reason(f"{line.partition(': `')[0]} in {name}", "review", review_url(name))
+
+
+def _count(views: Iterable[JobView], states: Iterable[ItemState]) -> int:
+    return sum(view.summary.items[state] for view in views for state in states)
 
 
 def _left(now: PageSnapshot) -> int:
@@ -253,11 +338,9 @@ def _progress_text(now: PageSnapshot) -> str:
     if not jobs:
         return "The queue is empty"
     if not _left(now):
-        paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
-        if paused:
-            return f"All remaining work is paused ({plural(paused, 'job')})"
-        has_ended = all(view.summary.has_ended or not view.summary.total for view in jobs)
-        return "Everything has ended" if has_ended else "All remaining work waits for a person"
+        return _rest_text(jobs)
+    if not now.overview.is_driven or (now.slots and all(slot.blocked is not None for slot in now.slots)):
+        return f"{plural(_left(now), 'item')} left"
     ends = end_of_all(view.end for view in jobs if not view.summary.is_finished)
     end = "" if ends is None else f"; ends {ends}"
     waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]
@@ -268,3 +351,12 @@ def _progress_text(now: PageSnapshot) -> str:
     if wait.reason is WaitReason.ENOUGH:
         return f"Stopping: {REASONS[wait.reason]}"
     return f"Waiting{until} for {REASONS[wait.reason]}{end}"
+
+
+def _rest_text(jobs: Sequence[JobView]) -> str:
+    """Return the progress of a queue of which no process can continue anything."""
+    paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
+    if paused:
+        return f"All remaining work is paused ({plural(paused, 'job')})"
+    has_ended = all(view.summary.has_ended or not view.summary.total for view in jobs)
+    return "Everything has ended" if has_ended else "All remaining work waits for a person"

@@ -96,6 +96,7 @@ from .notification_cursor import (
     NotificationPosition as NotificationPosition,
 )
 from .operations import (
+    Affected as Affected,
     CancelReport as CancelReport,
     RedoReport as RedoReport,
     RetryReport as RetryReport,

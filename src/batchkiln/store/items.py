@@ -189,6 +189,9 @@ class RequestRecord:
 LOOKED_AT: Final = 4000
 """Number of items that a page of a filtered list reads; it takes some milliseconds."""
 
+METADATA_READ: Final = 500
+"""Number of items at either end of a job whose metadata is suggested for a search."""
+
 _PLACE_MAX: Final = 2**63 - 1
 
 
@@ -435,6 +438,15 @@ class Items:
         else:
             rows = self._connection.execute(query(f"{name}_before"), params | {"before": bound})
         return [(row[0], row[1] if sorting is Sorting.NEWEST else row[0]) for row in rows]
+
+    def metadata(self, job_name: str) -> list[Mapping[str, Any]]:
+        """Return the different metadata of a job's first and last items. Raise `InputError` for an unknown job."""
+        job_id = Jobs(self._connection).id_of(job_name)
+        last = {"job_id": job_id, "before": _PLACE_MAX, "limit": METADATA_READ}
+        ids = self.ids(job_id, limit=METADATA_READ)
+        ids += [row[0] for row in self._connection.execute(query("item_ids_before"), last)]
+        rows = self._connection.execute(query("metadata_of_items"), {"ids": json.dumps(sorted(set(ids)))})
+        return [orjson.loads(row[0]) for row in rows]
 
     def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
         """Return the last done items of a job, in its order."""

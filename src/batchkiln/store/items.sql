@@ -34,6 +34,9 @@ ORDER BY e.key LIMIT :limit;
 -- name: item_texts  (of a limited number of items that were selected before)
 SELECT i.id, i.name, i.prompt FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value;
 
+-- name: metadata_of_items  (of a limited number of items that were selected before)
+SELECT DISTINCT i.metadata FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value WHERE i.metadata IS NOT NULL;
+
 -- name: items_by_file  (by the first file of each current version; null for other files: the caller counts what is read)
 SELECT o.id, CASE WHEN i.job_id = :job_id AND i.version_id = o.attempt_id AND o.number = 1
     AND (CAST(:state AS TEXT) IS NULL OR i.state = :state) THEN i.id END AS item_id

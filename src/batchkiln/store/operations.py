@@ -8,7 +8,7 @@ Unknown names raise `InputError` before anything is changed.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
@@ -106,6 +106,40 @@ class RedoReport:
     may_cost: int | None
     unquoted: int
     newest_attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """An item that an operation would change. `may_be_paid`: an earlier attempt of it may have cost credits."""
+
+    name: str
+    state: ItemState
+    may_be_paid: bool
+
+
+AFFECTED_SHOWN: Final = 20
+_REFUSALS: Final = {"retry": _NOT_RETRIED, "redo": _NOT_REDONE, "cancel": _NOT_CANCELED}
+_STATES_OF_ALL: Final = {"retry": NOT_DELIVERED, "redo": (), "cancel": (ItemState.QUEUED,)}
+
+
+def affected(
+    connection: Session, operation: Literal["retry", "redo", "cancel"], job_name: str, item_names: Sequence[str]
+) -> tuple[Affected, ...]:
+    """Return up to `AFFECTED_SHOWN` items that an operation would change, those that may be paid already first."""
+    job_id = Jobs(connection).id_of(job_name)
+    ids, _ = choose(connection, job_id, job_name, item_names, _REFUSALS[operation])
+    if not item_names:
+        if operation == "retry":
+            paid = connection.execute(query("first_paid_for_nothing"), {"job_id": job_id, "limit": AFFECTED_SHOWN})
+            ids = [row[0] for row in paid]
+        for state in _STATES_OF_ALL[operation]:
+            ids += Items(connection).ids(job_id, state=state, limit=AFFECTED_SHOWN)
+    if operation == "cancel":
+        lost = {row["item_id"] for row in connection.execute(query("lost_items_of_job"), {"job_id": job_id})}
+        ids = [item_id for item_id in ids if item_id not in lost]
+    params = {"ids": json.dumps(list(dict.fromkeys(ids))), "limit": AFFECTED_SHOWN}
+    rows = connection.execute(query("affected_items"), params)
+    return tuple(Affected(row["name"], ItemState(row["state"]), bool(row["may_be_paid"])) for row in rows)
 
 
 def preview_retry(connection: Session, job_name: str, item_names: Sequence[str]) -> RetryReport:

@@ -14,6 +14,23 @@ SELECT count(*)
 FROM attempt AS a JOIN item AS i ON i.id = a.item_id AND i.attempt_id = a.id
 WHERE a.job_id = :job_id AND a.state IN ('canceled', 'expired', 'abandoned', 'disputed') AND i.state = :state;
 
+-- name: first_paid_for_nothing  (as above, in any of the states that a retry leaves)
+SELECT i.id
+FROM attempt AS a JOIN item AS i ON i.id = a.item_id AND i.attempt_id = a.id
+WHERE a.job_id = :job_id AND a.state IN ('canceled', 'expired', 'abandoned', 'disputed')
+    AND i.state IN ('failed', 'rejected', 'expired')
+LIMIT :limit;
+
+-- name: affected_items
+SELECT
+    i.name, i.state,
+    CASE WHEN i.state = 'expired' OR a.state IN ('canceled', 'expired', 'abandoned', 'disputed') THEN 1 ELSE 0 END
+        AS may_be_paid
+FROM json_each(:ids) AS e
+JOIN item AS i ON i.id = e.value
+LEFT JOIN attempt AS a ON a.id = i.attempt_id
+ORDER BY may_be_paid DESC, i.id LIMIT :limit;
+
 -- name: newest_tried_in_state
 SELECT max(attempt_id) FROM item WHERE job_id = :job_id AND state = :state;
 -- name: retry_figures_of_items  (an attempt that was not refunded may have cost credits)

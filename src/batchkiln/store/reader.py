@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from batchkiln.store import drivers
 from batchkiln.store.accounts import Accounts
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchkiln.store.leases import Workers
     from batchkiln.store.loads import Loads
     from batchkiln.store.notification_cursor import Notifications
-    from batchkiln.store.operations import CancelReport, RedoReport, RetryReport, Skipped
+    from batchkiln.store.operations import Affected, CancelReport, RedoReport, RetryReport, Skipped
     from batchkiln.store.plans import Plans
     from batchkiln.store.reviews import Reviews
     from batchkiln.store.versions import SavedOutputFile
@@ -139,6 +139,14 @@ class Reader:
         from batchkiln.store.operations import preview_redo  # noqa: PLC0415  as above
 
         return preview_redo(self._connection, job_name, item_names)
+
+    def affected(
+        self, operation: Literal["retry", "redo", "cancel"], job_name: str, item_names: Sequence[str]
+    ) -> "tuple[Affected, ...]":
+        """Return the first items that an operation would change. Raise `InputError` for unknown names."""
+        from batchkiln.store.operations import affected  # noqa: PLC0415  as above
+
+        return affected(self._connection, operation, job_name, item_names)
 
     def has_due_hooks(self) -> bool:
         """Return whether the hook `on_saved` may have something to do."""

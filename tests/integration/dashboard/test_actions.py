@@ -1,6 +1,7 @@
 """What a person does from a page is what the commands do, after the same words about the cost."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ async def test_retry_names_its_cost_and_queues_again(browser: Browser, queue: Qu
     location = await agreed(browser, "/jobs/birds/retry")
 
     assert "may cost 10 credits by the known quotes" in page.text
+    assert re.findall(r"<li>(\w+) <span class=.chip s-(\w+).>", page.text) == [
+        ("failed", "failed"),
+        ("refused", "rejected"),
+    ]
+    assert "1 item of them was rejected: as long as" in page.text
     assert queue.names("failed") == queue.names("rejected") == []
     assert location == "/jobs/birds?done=retry&n=2"
     assert "2 items queued again." in (await browser.get(location)).text
@@ -122,6 +128,7 @@ async def test_an_item_that_may_be_paid_twice_by_now_is_asked_for_again(browser:
 
     assert answer.status == 409
     assert "would be paid again" in answer.text
+    assert "may be paid already" in answer.text
     assert queue.names("expired") == ["refused"]
 
 

@@ -100,6 +100,43 @@ async def test_large_view_goes_through_the_search_and_back(browser: Browser, que
     assert back == seen[::-1]
 
 
+@pytest.mark.parametrize("query", ["", "sort=newest&", "text=owl&verdict=unreviewed&"])
+async def test_large_item_that_is_decided_is_followed_by_the_next(
+    browser: Browser, queue: QueueFile, query: str
+) -> None:
+    """In the order of the search, also of one that it leaves; who takes a verdict back stays."""
+    at = f"{ITEMS}?{query}large=1"
+    order = shown(await browser.get(at.replace("large=1", "")))
+    seen = []
+    for name in order:
+        page = await browser.get(at)
+        seen.append(heading(page))
+        answer = await press(browser, "drop", f"1 {name}", at=at)
+        at = answer.headers["Location"].replace("&done=drop&n=1", "")
+
+    assert seen == order
+    assert set(verdicts(queue)) == set(order)
+    first = f"{ITEMS}?large=1"
+    undone = await press(browser, "undo", "1 owl-1", at=first)
+    assert undone.headers["Location"] == f"{first}&done=undo&n=1"
+
+
+async def test_metadata_is_suggested_from_the_whole_job(browser: Browser, queue: QueueFile) -> None:
+    """Keys, then values; also those that no item of the shown page has."""
+    for name, metadata in (("fox", '{"animal":"fox","age":3}'), ("plain", '{"animal":"hare"}')):
+        queue.connection.execute("UPDATE item SET metadata = ? WHERE name = ?", (metadata, name))
+
+    page = await browser.get(f"{ITEMS}?text=owl")
+
+    assert re.findall(r'<option value="([^"]+)"></option>', page.text) == [
+        "animal",
+        "age",
+        "animal=fox",
+        "animal=hare",
+        "age=3",
+    ]
+
+
 async def test_large_clip_has_its_input_beside_it(browser: Browser) -> None:
     """And is played, not linked."""
     page = await browser.get(f"{ITEMS}?text=looks&large=1")

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
+from batchkiln.core.states import Event
 from integration.dashboard.sample_queue import SCRIPT, STRANGE, Browser
 from support.queue_file import JOB, QueueFile
 
@@ -54,9 +55,22 @@ async def test_the_overview_shows_what_is_active_and_what_needs_a_person(browser
 
     assert "Action needed" in page.text
     assert "1 item of birds is held" in page.text
+    assert 'href="/jobs/birds/items?state=held">Decide about it.</a>' in page.text
+    assert "1 item was rejected, at no cost." in page.text
+    assert "<code>batchkiln run birds.yaml</code>" in page.text
     assert re.search(r"active</span>\s*<a [^>]*>active</a>", page.text)
     assert "generation_failed" in page.text
     assert "of 2,000 credits today" in page.text
+
+
+@pytest.mark.parametrize("path", ["/jobs/birds", "/failures"])
+async def test_rejected_items_have_no_button_to_retry(browser: Browser, queue: QueueFile, path: str) -> None:
+    """The same request is rejected again; what failed may succeed."""
+    before = (await browser.get(path)).text
+    queue.move("failed", Event.RETRY_REQUESTED)
+
+    assert "Retry failed items" in before
+    assert "Retry failed items" not in (await browser.get(path)).text
 
 
 async def test_job_without_items_is_called_empty(browser: Browser, queue: QueueFile) -> None:
@@ -120,6 +134,37 @@ async def test_a_strange_name_leads_to_its_page(browser: Browser) -> None:
 async def test_what_is_not_there_is_said_plainly(browser: Browser, path: str, status: int) -> None:
     """A mistyped address is no accident of ours."""
     assert (await browser.get(path)).status == status
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "back"),
+    [
+        ("/nothing", "This address leads to no page", "/"),
+        ("/jobs/unknown", "no job", "/"),
+        ("/jobs/birds/item?id=unknown", "no item", "/jobs/birds"),
+    ],
+)
+async def test_page_that_is_not_there_leads_back(browser: Browser, path: str, words: str, back: str) -> None:
+    """To the job if there is one in the address, and to the overview always."""
+    page = await browser.get(path)
+
+    assert "<h1>Not found</h1>" in page.text
+    assert words in page.text
+    assert re.findall(r'class="button" href="([^"]+)"', page.text) == [*{back: None, "/": None}]
+
+
+async def test_path_and_names_of_an_items_page(browser: Browser) -> None:
+    """The way back to all above it; parameters are called as the page's own fields are."""
+    page = await browser.get(f"{ITEM}held")
+    path = page.text.partition('aria-label="Path">')[2].partition("</nav>")[0]
+
+    assert re.findall(r'href="([^"]+)"', path) == [
+        "/",
+        "/jobs/birds",
+        "/jobs/birds/items",
+        "/jobs/birds/items?state=held",
+    ]
+    assert "<dt>Resolution</dt>" in page.text
 
 
 async def test_live_parts_are_sent_when_they_change(browser: Browser, queue: QueueFile) -> None:

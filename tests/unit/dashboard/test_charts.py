@@ -45,8 +45,21 @@ def test_a_day_over_its_limit_stays_inside_the_plot() -> None:
 
     heights = [float(height) for height in re.findall(r' height="([\d.]+)"', chart.svg)]
     assert max(heights) == 100
-    assert chart.highest == "3,000 credits"
+    assert chart.scale == ("3,000", "1,500", "0")
     assert 'y1="33.33"' in chart.svg
+
+
+def test_days_are_counted_from_today_and_told_by_their_whole_column() -> None:
+    """A bar of two pixels is no place for a pointer; a date below each bar is no axis that anybody reads."""
+    days = tuple(Day(MIDNIGHT + timedelta(days=number), is_today=number == 3) for number in range(14))
+
+    chart = day_chart(Calendar("studio", 2000, days, is_cut=False))
+
+    assert chart.marks[:6] == ("", "02 Jan", "", "today", "", "06 Jan")
+    assert len(chart.marks) == 14
+    told = re.findall(r'height="100.00" class="c-hit"><title>([^<]+)<', chart.svg)
+    assert told[3] == "Fri 2030-01-04: 0 credits used"
+    assert len(told) == 14
 
 
 def test_hours_without_anything_are_there() -> None:

@@ -1,9 +1,13 @@
 """What the pages say about an action."""
 
+from dataclasses import replace
+
 import pytest
 
 from batchkiln.api.changes import Action
-from batchkiln.dashboard.messages import button_label
+from batchkiln.core.states import ItemState
+from batchkiln.dashboard.messages import button_label, next_step
+from support.view_builders import job_view
 
 
 @pytest.mark.parametrize(
@@ -18,3 +22,19 @@ from batchkiln.dashboard.messages import button_label
 def test_button_of_a_question_says_what_it_does(action: Action, number: int, label: str) -> None:
     """`Cancel` beside `Back` could mean either."""
     assert button_label(action, number) == label
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (ItemState.FAILED, "retry, at the price of a new attempt"),
+        (ItemState.EXPIRED, "retry, which generates and pays again"),
+        (ItemState.REJECTED, "change the request, cap or budget in the manifest, then `batchkiln run 'my birds.yaml'`"),
+        (ItemState.HELD, "open each item, and resolve it"),
+    ],
+)
+def test_next_step_fits_the_state(state: ItemState, words: str) -> None:
+    """A request that the service rejects is rejected again: a retry is no advice."""
+    summary = replace(job_view({state: 1}).summary, manifest_path="my birds.yaml")
+
+    assert next_step(state, summary) == words

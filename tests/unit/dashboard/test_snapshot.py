@@ -112,7 +112,7 @@ def test_a_person_is_called_for_what_only_a_person_can_mend(now: PageSnapshot, l
     found = headline(now)
 
     assert found.level is level
-    assert piece in " ".join([found.text, *found.more])
+    assert piece in " ".join([found.text, *map(str, found.reasons)])
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,8 @@ def test_a_person_is_called_for_what_only_a_person_can_mend(now: PageSnapshot, l
     [
         (snapshot(job_view({ItemState.DONE: 1})), "No problems"),
         (snapshot(job_view({ItemState.DONE: 1, ItemState.FAILED: 1})), "Some items failed"),
+        (snapshot(job_view({ItemState.DONE: 1, ItemState.REJECTED: 1})), "Some items were rejected"),
+        (snapshot(job_view({ItemState.QUEUED: 1, ItemState.FAILED: 1})), "Running; some items failed"),
         (snapshot(job_view({ItemState.DONE: 1}, to_review=1)), "Some items wait for a review"),
         (snapshot(job_view({ItemState.HELD: 1})), "Action needed"),
     ],
@@ -140,3 +142,39 @@ def test_a_wide_range_of_the_end_is_in_the_headline(hours: tuple[float, float, f
     text = headline(snapshot(view)).text
 
     assert text.endswith(f"; ends in about 3 h 0 min{' (2 h to 5 h)' if is_told else ''}, at 2030-01-01 15:00 UTC")
+
+
+def test_every_reason_is_told_with_its_next_step() -> None:
+    """A hold does not hide what else is wrong; what only the manifest mends is no failure to retry."""
+    items = {ItemState.QUEUED: 2, ItemState.HELD: 1, ItemState.FAILED: 2, ItemState.REJECTED: 3}
+
+    found = headline(
+        snapshot(job_view(items, to_review=1), slots=(slot(blocked="its API key is refused"),), lease=None)
+    )
+
+    assert found.verdict == "Action needed"
+    assert found.text == "2 items left"
+    assert found.title == "3 problems need your attention"
+    assert [str(reason) for reason in found.reasons] == [
+        "The account local/main cannot work: its API key is refused",
+        "1 item of birds is held: decide about it",
+        "No process runs this queue, and 2 items are left: `batchkiln work` starts one",
+        "2 items failed or expired: retry at any time",
+        "3 items were rejected, at no cost: change the manifest, and run it",
+        "1 item waits for a review in birds: review",
+    ]
+
+
+def test_old_failures_are_below_running_work() -> None:
+    """What ended badly in an earlier job does not stay the first word for as long as another one runs."""
+    old = job_view({ItemState.DONE: 1, ItemState.FAILED: 2}, name="old")
+    now = snapshot(old, job_view({ItemState.QUEUED: 1}, name="new", under_way=[under_way(ItemState.ACTIVE)]))
+
+    found = headline(now)
+
+    assert (found.level, found.verdict) == (Level.FINE, "No problems")
+    assert [reason.text for reason in found.reasons] == [
+        "2 items of jobs that ended earlier failed, expired or were rejected"
+    ]
+    assert [view.summary.name for view in now.jobs] == ["new", "old"]
+    assert headline(snapshot(old)).verdict == "Some items failed"

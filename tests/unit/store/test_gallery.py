@@ -215,3 +215,14 @@ def test_models_and_files_are_found_by_their_keys(birds: QueueFile) -> None:
     assert file.path == "out/owl.png"
     assert Items(birds.connection).output_file(10_000) is None
     assert Jobs(birds.connection).models("birds") == ["epsilon-2", "epsilon-pro"]
+
+
+def test_metadata_of_a_job_is_read_from_both_ends(birds: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each different one once, however many items have it; not that of other jobs."""
+    birds.apply([spec(name, metadata='{"species":"swift"}') for name in ("swift-1", "swift-2")])
+    every = Items(birds.connection).metadata("birds")
+    monkeypatch.setattr(items, "METADATA_READ", 1)
+    ends = Items(birds.connection).metadata("birds")
+
+    assert sorted(str(metadata["species"]) for metadata in every) == ["heron", "owl", "swift"]
+    assert sorted(str(metadata["species"]) for metadata in ends) == ["owl", "swift"]

@@ -7,7 +7,18 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.store import operations
-from batchkiln.store.operations import Skipped, cancel, pause, preview_cancel, preview_retry, redo, retry, unpause
+from batchkiln.store.operations import (
+    Affected,
+    Skipped,
+    affected,
+    cancel,
+    pause,
+    preview_cancel,
+    preview_retry,
+    redo,
+    retry,
+    unpause,
+)
 from batchkiln.store.resolution import Decision, resolve
 from support.queue_file import JOB, NOW, RECIPE, QueueFile, spec
 
@@ -44,6 +55,23 @@ def test_retry_tells_beforehand_what_it_may_cost(ended: QueueFile) -> None:
     assert ended.dump() == before
     assert told == retry(ended.connection, "birds", [], NOW)
     assert (told.may_cost, told.unquoted, told.paying_again) == (15, 0, 1)
+
+
+def test_items_that_may_be_paid_are_named_first(ended: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all, of some by name, and where not all are told; who cancels is told what was never sent."""
+    every = [(one.name, one.may_be_paid) for one in affected(ended.connection, "retry", "birds", [])]
+    named = affected(ended.connection, "retry", "birds", ["failed", "done", "expired"])
+    monkeypatch.setattr(operations, "AFFECTED_SHOWN", 1)
+    first = affected(ended.connection, "retry", "birds", [])
+
+    assert every == [("expired", True), ("failed", False), ("rejected", False)]
+    assert named == (
+        Affected("expired", ItemState.EXPIRED, may_be_paid=True),
+        Affected("failed", ItemState.FAILED, may_be_paid=False),
+    )
+    assert [one.name for one in first] == ["expired"]
+    assert [one.name for one in affected(ended.connection, "cancel", "birds", [])] == ["queued"]
+    assert [one.name for one in affected(ended.connection, "redo", "birds", ["done"])] == ["done"]
 
 
 def test_retry_counts_what_has_no_quote(queue: QueueFile) -> None:

@@ -67,11 +67,13 @@ function replacePart(name, html) {
   const active = part.contains(document.activeElement) ? document.activeElement : null;
   const strip = part.querySelector(".strip");
   const scrolled = strip ? strip.scrollLeft : 0;
+  const open = [...part.querySelectorAll("details")].map((each) => each.open);
   const fresh = document.createElement("template");
   fresh.innerHTML = html; // rendered by the server, which escapes all data
   showLocalTimes(fresh.content);
   keepKnown(part, fresh.content);
   part.replaceChildren(fresh.content);
+  part.querySelectorAll("details").forEach((each, place) => (each.open = each.open || Boolean(open[place])));
   const href = active && active.getAttribute("href");
   const again = active && active.isConnected ? active : href && part.querySelector(`a[href="${CSS.escape(href)}"]`);
   if (again) {
@@ -89,7 +91,7 @@ function showVerdict() {
   if (headline) {
     document.getElementById("icon").href = icons[headline.dataset.level];
     if (location.pathname === "/") {
-      const text = headline.querySelector(".text").textContent.replace(/\.$/, "");
+      const text = headline.dataset.title;
       document.title = `${text.length > TITLE_MAX ? `${text.slice(0, TITLE_MAX - 1)}…` : text} · batchkiln`;
     }
   }
