@@ -18,6 +18,7 @@ from batchkiln.presentation.account_errors import misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
+from batchkiln.presentation.outages import present_outages
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, read_overview, review_line
 
 JOBS_SHOWN: Final = 50
@@ -252,10 +253,13 @@ def headline(now: PageSnapshot) -> Headline:
     ends, reviews = tuple(_bad_ends(now)), tuple(_reviews(now))
     earlier = tuple(_earlier_ends(now))
     text = _progress_text(now)
-    reasons = (*problems, *ends, *reviews, *earlier)
+    outages = tuple(Reason(line) for line in present_outages(now.overview.accounts, is_driven=now.overview.is_driven))
+    reasons = (*problems, *outages, *ends, *reviews, *earlier)
     if problems:
         title = problems[0].text if len(problems) == 1 else f"{len(problems)} problems need your attention"
         return Headline(Level.HELP, "Action needed", text, title, reasons)
+    if outages and now.is_running:
+        return Headline(Level.LOOK, "The service does not answer", text, text, reasons)
     if ends or reviews:
         if not ends:
             verdict = "some items wait for a review"

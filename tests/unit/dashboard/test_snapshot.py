@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from batchkiln.core.calls import Call, Misunderstood
+from batchkiln.core.calls import Call, Misunderstood, Outage
 from batchkiln.core.forecast import EndRange
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
@@ -178,3 +178,15 @@ def test_old_failures_are_below_running_work() -> None:
     ]
     assert [view.summary.name for view in now.jobs] == ["new", "old"]
     assert headline(snapshot(old)).verdict == "Some items failed"
+
+
+def test_an_outage_is_the_headline_while_items_wait_for_the_service() -> None:
+    """A person sees why nothing moves; nothing needs a decision."""
+    account = AccountSummary(1, "local", "main", NOW, DayUsage(), None, None, outage=Outage(NOW, "no route"))
+    view = AccountView(account, DayUsage(), Limits(), NOW)
+    now = PageSnapshot(Overview((job_view({ItemState.QUEUED: 3}),), (view,), DRIVEN), (), is_all=True)
+
+    found = headline(now)
+
+    assert (found.level, found.verdict) == (Level.LOOK, "The service does not answer")
+    assert str(found.reasons[0]).startswith("The service of local has not answered since ")
