@@ -101,6 +101,14 @@ class FleetEngine(Engine):
                 raise first_error(errors) from errors
         return left
 
+    async def outstanding(self, scope: Scope) -> Outstanding:
+        """Count the remaining work at the end of the run. Connect again if the connection was lost meanwhile."""
+        try:
+            return await super().outstanding(scope)
+        except QueueConnectionLost:
+            await self.store.reconnect()
+            return await super().outstanding(scope)
+
     async def close(self) -> None:
         """Release the address; each account was released when its worker ended."""
         try:

@@ -1,5 +1,6 @@
 """Worker processes whose way to the database is cut, refused or silent."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,3 +46,16 @@ def test_worker_outlives_a_database_that_is_away(shared: SharedQueue, way: Gate)
     assert worker.poll() is None, shared.said()
     wait_until(lambda: shared.done(config) == 30 or worker.poll() is not None, shared.said)
     assert worker.poll() is None, shared.said()
+
+
+def test_worker_that_is_told_to_stop_ends_as_told_though_its_connection_was_cut(shared: SharedQueue, way: Gate) -> None:
+    """It notices the loss only while it stops: a service manager would call exit status 1 a failure."""
+    config = shared.machine("fra-1")
+    assert shared.call("enqueue", shared.manifest("birds", items=1), config=config)[0] == 0
+    worker, log = shared.work("fra-1", config=config), shared.folder / "fra-1.log"
+    wait_until(lambda: "file_saved" in log.read_text(), shared.said)
+
+    way.cut()
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(30) in {128 + signal.SIGTERM, -signal.SIGTERM}, shared.said()
