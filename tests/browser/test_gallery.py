@@ -59,7 +59,7 @@ def test_large_picture_and_its_buttons_fit_the_window(gallery: Opened, width: in
 
 @pytest.mark.parametrize(("width", "per_row"), [(390, 3), (1440, 10)])
 def test_tiles_are_dense_and_their_captions_short(gallery: Opened, width: int, per_row: int) -> None:
-    """Pictures have the screen: a name and a prompt of one line each."""
+    """Pictures have the screen: a name and a prompt have two lines together."""
     gallery.queue.connection.execute("UPDATE item SET prompt = ?", ("A long prompt of many words " * 9,))
     gallery.page.set_viewport_size({"width": width, "height": 900})
     gallery.go("/jobs/birds/items")

@@ -117,7 +117,7 @@ class Affected:
     may_be_paid: bool
 
 
-AFFECTED_SHOWN: Final = 20
+AFFECTED_SHOWN: Final = 8
 _REFUSALS: Final = {"retry": _NOT_RETRIED, "redo": _NOT_REDONE, "cancel": _NOT_CANCELED}
 _STATES_OF_ALL: Final = {"retry": NOT_DELIVERED, "redo": (), "cancel": (ItemState.QUEUED,)}
 

@@ -175,7 +175,7 @@ async def test_long_prompt_leaves_room_for_the_picture(browser: Browser, queue: 
     page = (await browser.get("/jobs/birds/review")).text
 
     folded = page.partition('<details class="fullprompt">')[2].partition("</details>")[0]
-    assert folded.endswith(prompt)
+    assert folded.endswith(f"<div>{prompt}</div>")
     assert "at dusk" not in folded.partition("</summary>")[0]
     assert 'alt="picture of owl-1"' in page
 
