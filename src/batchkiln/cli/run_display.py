@@ -176,18 +176,19 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
 def print_run_summary(result: RunResult, common: Common) -> None:
     """Print the jobs to standard output, unless --json is set, and the next steps to standard error."""
     if not common.is_json:
-        _print_jobs(result)
+        _print_jobs(result, common)
     for line in _next_steps(result, common):
         print_status(line)
 
 
-def _print_jobs(result: RunResult) -> None:
+def _print_jobs(result: RunResult, common: Common) -> None:
     from batchkiln.cli.rich_console import console  # noqa: PLC0415  Rich is slow to import
     from batchkiln.cli.status_text import problem_lines  # noqa: PLC0415  Rich is slow to import
 
     out = console()
     if not result.views:
-        out.print("There is nothing to do.")
+        waiting = f" `batchkiln work{common.queue_option} --forever` waits for items."
+        out.print(f"There is nothing to do.{'' if result.paused else waiting}")
     for view in result.views:
         out.print(_job_line(view, did_anything=result.did_anything))
         for line in problem_lines(view):

@@ -125,10 +125,11 @@ def test_enqueue_sends_nothing_and_work_takes_it_up(workspace: Workspace) -> Non
 
 
 def test_work_on_an_empty_queue_has_nothing_to_do(workspace: Workspace) -> None:
-    """Nothing in the queue: exit 0."""
+    """Nothing in the queue: exit 0, and the command that waits for items."""
     result = workspace.call("work")
 
-    assert (result.exit, result.out) == (0, "There is nothing to do.\n")
+    assert result.exit == 0
+    assert result.out == "There is nothing to do. `batchkiln work --forever` waits for items.\n"
 
 
 def test_enqueue_says_who_takes_the_items(workspace: Workspace) -> None:

@@ -77,16 +77,23 @@ def test_two_workers_share_the_accounts_and_one_hands_over_at_its_end(unhurried:
 
 
 def test_run_waits_for_its_job_while_its_address_is_anothers(shared: SharedQueue) -> None:
-    """`run` enqueues and stands by; it ends when the worker of its address has made all files."""
+    """`run` enqueues and stands by; it ends when the worker of its address has made all files.
+
+    `enqueue` says who takes the items: before, the commands; now, the worker.
+    """
     config = shared.machine("fra-1")
+    undriven = shared.call("enqueue", shared.manifest("foxes", items=1), config=config)
     worker = shared.work("fra-1", config=config)
     wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)
+    driven = shared.call("enqueue", shared.manifest("owls", items=1), config=config)
 
     code, out, said = shared.call("run", shared.manifest("birds", items=6), "--egress", "fra-1", config=config)
 
     assert code == 0, said + shared.said()
     assert "6 of 6 items done" in out
     assert worker.poll() is None
+    assert "--forever` keeps taking" in undriven[1]
+    assert "1 worker shares this queue and takes them" in driven[1]
 
 
 def test_run_joins_as_a_worker_where_its_address_is_free(shared: SharedQueue) -> None:
