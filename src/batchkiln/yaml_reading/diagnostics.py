@@ -78,6 +78,7 @@ class Diagnostics:
         self.paths: dict[str, Path] = {file: path}
         self.entry_line = 0  # the line of the current entry, where the errors of its source file are reported
         self.omitted = 0
+        self.is_partial = False  # whether a mistake ended the search for others
         self._kept: dict[tuple[Location, str], _Kept] = {}
 
     def __bool__(self) -> bool:
@@ -87,6 +88,7 @@ class Diagnostics:
         """Return a copy that shares `paths`."""
         copied = Diagnostics(self.file, self.paths[self.file])
         copied.paths, copied.omitted, copied._kept = self.paths, self.omitted, dict(self._kept)
+        copied.is_partial = self.is_partial
         return copied
 
     @property
@@ -129,7 +131,9 @@ class Diagnostics:
             if entry.location.line is not None:
                 wanted.setdefault(entry.location.file, set()).add(entry.location.line)
         lines = {file: read_lines(self.paths[file], numbers) for file, numbers in wanted.items() if file in self.paths}
-        return InputError([_diagnostic(entry, lines) for entry in ordered], omitted=self.omitted)
+        return InputError(
+            [_diagnostic(entry, lines) for entry in ordered], omitted=self.omitted, is_partial=self.is_partial
+        )
 
 
 def _diagnostic(entry: _Kept, lines: dict[str, dict[int, str]]) -> Diagnostic:
