@@ -443,3 +443,20 @@ def test_mistakes_that_hide_others_say_so(tmp_path: Path, text: str, *, is_parti
         list(open_manifest(str(path), working_dir=tmp_path).items())
 
     assert error.value.is_partial is is_partial
+
+
+@pytest.mark.parametrize(
+    ("field", "remedy"),
+    [
+        ("attempts: many", "write digits without quotes, as in `3`"),
+        ("attempts: 0", "it must be at least 1"),
+        ("review: maybe", "write true or false without quotes"),
+        ("metadata: 7", "write names with values, as in `{name: value}`"),
+        ("mode: picture", "it must be 'text-to-video', 'image-to-video', 'text-to-image' or 'image-to-image'"),
+    ],
+)
+def test_a_wrong_value_has_a_remedy(tmp_path: Path, field: str, remedy: str) -> None:
+    """The values that are possible, or how to write one."""
+    found = mistakes(tmp_path, HEADER + f"- prompt: a\n  {field}\n")
+
+    assert [one.remedy for one in found] == [remedy]
