@@ -149,11 +149,12 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
             first, number = reader.affected("cancel", job, items), canceled.canceled
             return Question(cost_of_cancel(job, canceled), number, (number,), canceled.skipped, first)
         case Action.PAUSE:
-            return Question(cost_of_pause(reader.jobs.summary(job)), 1)
+            summary = reader.jobs.summary(job)
+            return Question(cost_of_pause(summary), int(not summary.is_paused))
         case Action.UNPAUSE:
             summary = reader.jobs.summary(job)
             figures = (summary.items[ItemState.QUEUED], summary.queued_cost, summary.queued_unquoted)
-            return Question(cost_of_unpause(summary), 1, figures)
+            return Question(cost_of_unpause(summary), int(summary.is_paused), figures)
 
 
 class Changes:

@@ -211,7 +211,8 @@ class Run:
         if not self.options.selection:
             return None
         selected = await self.engine.store.run(Writer.count_selected)
-        return sum(view.summary.items[ItemState.QUEUED] - waiting_in_pause(view) for view in views) - selected
+        begun = sum(view.summary.items[ItemState.QUEUED] - waiting_in_pause(view) for view in views)
+        return max(0, begun - selected)  # the selection may contain items of paused jobs
 
     async def _overview(self, jobs: Sequence[str] | None) -> Overview:
         """Read the jobs' progress, with the service times that this run has observed, and the ends of this run."""

@@ -136,13 +136,16 @@ def unpause(common: Common, job: str) -> ExitStatus:
 
 async def _set_paused(common: Common, job: str, *, is_paused: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        print_status((await changes.question(Action.PAUSE if is_paused else Action.UNPAUSE, job)).cost)
+        question = await changes.question(Action.PAUSE if is_paused else Action.UNPAUSE, job)
+        if question.number:
+            print_status(question.cost)
         is_changed = await (changes.pause(job) if is_paused else changes.unpause(job))
     if common.is_json:
         print_json({"job": job, "paused": is_paused, "changed": is_changed})
+    elif not is_changed:
+        print_result(f"{job} {'was already' if is_paused else 'was not'} paused; nothing was changed.")
     else:
-        before, after = ("was already", "is") if is_paused else ("was not", "is no longer")
-        print_result(f"{job} {after if is_changed else before} paused.")
+        print_result(f"{job} {'is' if is_paused else 'is no longer'} paused.")
         print_status(
             _hint_after_pause(job) if is_paused else "`batchkiln work` sends its items if no process runs them."
         )

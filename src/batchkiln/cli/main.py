@@ -19,7 +19,8 @@ from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenam
 from batchkiln.core.suggestions import closest
 
 _WRONG_NUMBER: Final = re.compile("is not a valid (integer|float)(?: range)?")
-_NUMBERS: Final = {"integer": "is not a whole number", "float": "is not a number"}
+_NUMBERS: Final = {"integer": "is not a whole number, such as 5", "float": "is not a number, such as 1.5"}
+_RANGE: Final = re.compile(r"is not in the range (?:([^<>=\s]+)<=)?x(?:(<=|>=)([^<>=\s]*\d))?")
 _SUGGESTION: Final = re.compile(r"\.? \(?(?:Possible options|Did you mean(?: one of)?):? ([^?)]*)[?)]*$")
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
@@ -264,8 +265,17 @@ def _message_of(error: click.ClickException) -> str:
         error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
     text = " ".join(error.format_message().split())
     text = _WRONG_NUMBER.sub(lambda found: _NUMBERS[found[1]], text)
+    text = _RANGE.sub(_range_words, text)
     text = _SUGGESTION.sub(lambda found: f"; did you mean {found[1]}?", text)
     return text[:1].lower() + text[1:].rstrip(".")
+
+
+def _range_words(found: re.Match[str]) -> str:
+    """Return the words for a number outside of a range of click, `0<=x<=9`, `x>=0` or `x<=9`."""
+    lowest, sign, other = found.groups()
+    if lowest is not None:
+        return f"is not from {lowest} to {other}"
+    return f"is too {'small' if sign == '>=' else 'large'}: it must be at {'least' if sign == '>=' else 'most'} {other}"
 
 
 def _print_error_document(error: BatchkilnError | click.ClickException, status: int) -> None:

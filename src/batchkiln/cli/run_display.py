@@ -27,7 +27,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy, command_arguments
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.presentation.account_errors import blocked_text, misunderstanding
+from batchkiln.presentation.account_errors import blocked_lines, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.item_documents import event_document
@@ -242,10 +242,7 @@ def _accounts(result: RunResult) -> Iterator[str]:
     for line in past_outages(result.outages):
         yield f"{line}."
     for profile, account, error in result.blocked:
-        yield (
-            f"The account {profile}/{account} cannot work: {blocked_text(error)}. "
-            "All data is safe; queued items stay queued."
-        )
+        yield blocked_lines(f"{profile}/{account}", error)
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."
 
@@ -277,8 +274,7 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         yield f"The run included {plural(result.needed, 'source')} that the selected items need."
     if result.unselected:
         names = [view.summary.name for view in result.views if left_of(view)]
-        queue = shlex.quote(hide_passwords(str(common.queue)))
-        command = f"batchkiln work --queue {queue} {command_arguments(*names)}"
+        command = " ".join([shlex.join(["batchkiln", "work", *_queue_option(common)]), command_arguments(*names)])
         unselected = plural(result.unselected, "item")
         yield f"{unselected} not selected for this run, and still queued. To run all: `{command}`"
     if result.left > (result.unselected or 0) or result.signal_status is not None:
@@ -288,5 +284,11 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
 def resume_command(common: Common) -> str:
     """Return the command line that resumes. A manifest from standard input is in the queue, so `work` resumes it."""
     if "-" in common.arguments:
-        return shlex.join(["batchkiln", "work", "--queue", str(common.queue)])
+        return shlex.join(["batchkiln", "work", *_queue_option(common)])
     return shlex.join(["batchkiln", *map(hide_passwords, common.arguments)])
+
+
+def _queue_option(common: Common) -> list[str]:
+    """Return `--queue` as it was given; without it, the same queue is the default of the next command, too."""
+    is_given = any(each == "--queue" or each.startswith("--queue=") for each in common.arguments)
+    return ["--queue", hide_passwords(str(common.queue))] if is_given else []

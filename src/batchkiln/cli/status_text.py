@@ -29,7 +29,7 @@ def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
     yield _job_table(overview.jobs)
     for view in overview.jobs:
         if view.end_reason is not None:
-            yield Text(f"{view.summary.name} {view.end_line}.", style="dim")
+            yield Text(f"{view.summary.name}: {view.end_line}.", style="dim")
     if overview.accounts:
         yield ""
         yield _account_table(overview.accounts, overview.shared_by)

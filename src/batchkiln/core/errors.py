@@ -1,10 +1,11 @@
 """The errors that users see, grouped by who has to act, with their exit statuses (contract, section 4)."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from batchkiln.core.cell_widths import cell_width
 
@@ -69,22 +70,48 @@ class Diagnostic:
         return "\n".join(lines)
 
 
+_ID: Final = re.compile(r"'[^']*'")
+_WRITTEN_OUT: Final = 3
+_LINES_SHOWN: Final = 8
+
+
+def _folded(alike: Sequence[Diagnostic]) -> Sequence[str]:
+    """Return the texts of mistakes that differ in their places and ids only."""
+    first, *others = alike
+    lines = [str(mistake.line) for mistake in others if mistake.line is not None]
+    if len(alike) <= _WRITTEN_OUT or len(lines) < len(others):
+        return [str(mistake) for mistake in alike]
+    more = f" and {len(lines) - _LINES_SHOWN:,} more" if len(lines) > _LINES_SHOWN else ""
+    return [f"{first}\n    {len(others):,} more like this, in the lines {', '.join(lines[:_LINES_SHOWN])}{more}"]
+
+
 class InputError(BatchkilnError):
     """One or more mistakes of the user. All that were found are reported at once, and nothing was changed."""
 
     exit_status = ExitStatus.USAGE
 
-    def __init__(self, mistakes: Sequence[Diagnostic] | str, *, omitted: int = 0) -> None:
-        """Initialize with the mistakes in the order of the text. `omitted` counts the mistakes that are not listed."""
+    def __init__(self, mistakes: Sequence[Diagnostic] | str, *, omitted: int = 0, is_partial: bool = False) -> None:
+        """Initialize with the mistakes in the order of the text. `omitted` counts the mistakes that are not listed.
+
+        With `is_partial`, the mistakes kept the program from looking for all others.
+        """
         self.mistakes = (Diagnostic(mistakes),) if isinstance(mistakes, str) else tuple(mistakes)
         self.omitted = omitted
+        self.is_partial = is_partial
         super().__init__(self.mistakes, omitted)
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """The text of each mistake, and the number of those that are not listed."""
-        tail = (f"… and {self.omitted} more like these",) if self.omitted else ()
-        return (*map(str, self.mistakes), *tail)
+        """The text of each mistake, and what is not listed. Of many that are alike, the first is written in full."""
+        alike: dict[tuple[str | None, str], list[Diagnostic]] = {}
+        for mistake in self.mistakes:
+            alike.setdefault((mistake.file, _ID.sub("…", mistake.reason)), []).append(mistake)
+        found = [text for group in alike.values() for text in _folded(group)]
+        if self.omitted:
+            found.append(f"… and {self.omitted} more like these")
+        if self.is_partial:
+            found.append(f"the rest is checked once {'this is' if len(self.mistakes) == 1 else 'these are'} corrected")
+        return tuple(found)
 
     def __str__(self) -> str:
         """Return the mistakes, one paragraph each."""

@@ -121,6 +121,7 @@ def open_manifest(
         weakref.finalize(reader, spool.unlink, missing_ok=True)
     job = reader.job(output_base or working_dir)
     if job is None:
+        reader.diagnostics.is_partial = True  # ids, sources and the catalogue need a job
         for _ in reader.items(DEFAULT_FILENAME):
             pass
         raise reader.diagnostics.error()
@@ -353,6 +354,7 @@ class _ManifestReader:
     def _report(self, error: Exception, diagnostics: Diagnostics) -> None:
         match error:
             case yaml.YAMLError():
+                diagnostics.is_partial = True
                 report_syntax(error, self._text.path, diagnostics)
             case EntryTooLarge():
                 reason = "one entry, or a text in it, is too large"

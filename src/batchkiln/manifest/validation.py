@@ -32,6 +32,23 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "model_attributes_type": "a mapping",
 }
 
+_EXAMPLES: Final[Mapping[str, str]] = {
+    "string_type": "write one text",
+    "int_type": "write digits without quotes, as in `3`",
+    "int_from_float": "write a number without a fraction, as in `3`",
+    "bool_type": "write true or false without quotes",
+    "float_type": "write a number without quotes, as in `1.5`",
+    "list_type": "write a list, as in `[a, b]`",
+    "dict_type": "write names with values, as in `{name: value}`",
+    "model_type": "write names with values, as in `{name: value}`",
+    "model_attributes_type": "write names with values, as in `{name: value}`",
+}
+_COMPARISONS: Final[Mapping[str, str]] = {
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "more than",
+}
+
 # Comparing two names takes time proportional to the product of their lengths; a file may have 10,000 columns.
 _COMPARED_LENGTH: Final = 60
 _COMPARED_NAMES: Final = 300
@@ -173,7 +190,7 @@ def _found(node: Node) -> str:
 def _sentence(detail: ErrorDetails, field: str, found: str) -> tuple[str, str | None]:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind in _EXPECTED:
-        remedy = "quote it to make it text" if kind == "string_type" and found not in _GROUPS else None
+        remedy = "quote it to make it text" if kind == "string_type" and found not in _GROUPS else _EXAMPLES.get(kind)
         return f"`{field}` must be {_EXPECTED[kind]}, and is {found}", remedy
     known: dict[str, tuple[str, str | None]] = {
         "missing": (f"`{field}` is missing", None),
@@ -184,7 +201,9 @@ def _sentence(detail: ErrorDetails, field: str, found: str) -> tuple[str, str | 
     }
     if kind == "string_pattern_mismatch" and field == "job":
         return f"`job` is {found}", "1 to 64 letters (a to z), digits, '-', '_' or '.'"
-    remedy = detail["msg"].replace("Input should", "it should").replace("String", "it")
+    remedy = detail["msg"].replace("Input should be", "it must be").replace("String should", "it must")
+    for words, shorter in _COMPARISONS.items():
+        remedy = remedy.replace(words, shorter)
     return known.get(kind, (f"`{field}` is {found}", remedy))
 
 

@@ -362,13 +362,15 @@ def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_
     }
     ahead = only_under_way(comparison.other_loads)
     found = job_forecasts([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
-    forecasts = {name: outlook for outlook in found for name in outlook.jobs}
+    unpayable = {name: outlook.forecast.unpayable for outlook in found for name in outlook.jobs}
+    ends = {name: end for outlook in found for name, end in outlook.ends().items()}
     beyond = Counter({(each.job, each.cost): each.count for outlook in found for each in _over_budget(outlook)})
     jobs = [
         _job_plan(
             manifest,
             sendable,
-            forecasts[manifest.spec.name],
+            unpayable[manifest.spec.name],
+            ends[manifest.spec.name],
             now=times[manifest.profile],
             quotes=quotes,
             profile=config.profiles[manifest.profile],
@@ -390,7 +392,8 @@ def _compose(comparison: _Comparison, quotes: Quotes, config: Config, catalogue_
 def _job_plan(
     manifest: ManifestPlan,
     sendable: ManifestPlan,
-    outlook: JobForecast,
+    unpayable: Iterable[Unpayable],
+    end: JobEnd,
     *,
     now: datetime,
     quotes: Quotes,
@@ -400,15 +403,15 @@ def _job_plan(
     name = manifest.spec.name
     accounts = manifest.spec.accounts or profile.account_names[:1]
     unpriced = tuple(unpriced_groups(sendable, quotes, profile.limits, accounts))
-    unpayable = tuple(each for each in outlook.forecast.unpayable if each.job == name)
+    ours = tuple(each for each in unpayable if each.job == name)
     return JobPlan(
         manifest=replace(manifest, chains=sendable.chains),
         now=now,
-        end=JobEnd() if manifest.is_paused else outlook.end_of(name),
-        unpayable=unpayable,
+        end=JobEnd() if manifest.is_paused else end,
+        unpayable=ours,
         refused=tuple(_refused(manifest, quotes)),
         unpriced=unpriced,
-        most=_most(sendable, unpriced, unpayable),
+        most=_most(sendable, unpriced, ours),
     )
 
 

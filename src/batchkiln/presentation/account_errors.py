@@ -25,7 +25,8 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "program creates the same idempotency keys, and ask the service's support"
     ),
     AccountProblem.IDS_UNKNOWN: (
-        "set `replies: {fields: {generation_id: …}}` in the profile to the place of the generation's id in a reply, "
+        "the service does not know the ids that were read from its replies: set `replies: {fields: {generation_id: "
+        "…}}` in the profile to the place of the generation's id in a reply, "
         "and resolve the held items with the ids that the service shows: `batchkiln resolve --as generation`"
     ),
     AccountProblem.REFUSED_ALIKE: (
@@ -47,12 +48,28 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
 
 def blocked_text(blocked: AccountBlocked) -> str:
     """Return the remedy for an account that cannot work, and the words of the service, or else of the network."""
+    return f"{ACCOUNT_ADVICE[blocked.problem]}. {_words_of(blocked)}"
+
+
+def blocked_lines(account: str, blocked: AccountBlocked) -> str:
+    """Return the text of `blocked_text` in lines, with the name of the account, and what is safe."""
+    cause, _, remedy = ACCOUNT_ADVICE[blocked.problem].partition(": ")
+    return "\n".join(
+        (
+            f"The account {account} cannot work: {cause}.",
+            f"    {remedy[0].upper()}{remedy[1:]}.",
+            f"    {_words_of(blocked)}.",
+            "    All data is safe; queued items stay queued.",
+        )
+    )
+
+
+def _words_of(blocked: AccountBlocked) -> str:
+    """Return what the service said, or the last error of the network."""
     error = blocked.error
     if blocked.problem is AccountProblem.UNREACHABLE:
-        cause = f"The last try: {sanitize(error.message)}"
-    else:
-        cause = f"The service said: {sanitize(f'{error.code}: {error.message}')}"
-    return f"{ACCOUNT_ADVICE[blocked.problem]}. {cause}"
+        return f"The last try: {sanitize(error.message)}"
+    return f"The service said: {sanitize(f'{error.code}: {error.message}')}"
 
 
 CALLS: Final[Mapping[Call, str]] = {

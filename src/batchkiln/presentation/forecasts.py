@@ -1,6 +1,6 @@
 """Forecasts of when jobs end, shared by `status`, `plan` and the confirmation of `run`."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -22,32 +22,43 @@ class JobForecast:
     jobs: tuple[str, ...]
     forecast: Forecast
 
-    def end_of(self, job: str) -> JobEnd:
-        """Return what is known of the end of one of the jobs."""
+    def ends(self) -> dict[str, JobEnd]:
+        """Return what is known of the end of each job, in the order of the jobs."""
         told = self.forecast
-        if job in told.ends:
-            return JobEnd(told.ends[job], told.ranges.get(job))
-        if job not in told.not_before:
-            return JobEnd(reason=_ENDLESS)
-        before = set(self.jobs[: self.jobs.index(job) + 1])
-        unpriced = sorted((entry for entry in told.unpriced if entry.job in before), key=lambda one: one.job != job)
-        return JobEnd(not_before=told.not_before[job], reason=_unknown_prices(job, unpriced))
+        unpriced: dict[str, list[Unpriced]] = {}
+        for entry in told.unpriced:
+            unpriced.setdefault(entry.job, []).append(entry)
+        found: dict[str, JobEnd] = {}
+        earlier: list[Unpriced] = []  # the first few are named, and all counted: a queue may have many jobs
+        count = 0
+        for job in self.jobs:
+            own = unpriced.get(job, [])
+            count += sum(entry.count for entry in own)
+            if job in told.ends:
+                found[job] = JobEnd(told.ends[job], told.ranges.get(job))
+            elif job in told.not_before:
+                reason = _unknown_prices(job, [*own, *earlier], count)
+                found[job] = JobEnd(not_before=told.not_before[job], reason=reason)
+            else:
+                found[job] = JobEnd(reason=_ENDLESS)
+            earlier += own[: max(0, _UNPRICED_SHOWN - len(earlier))]
+        return found
 
 
 _ENDLESS: Final = "under its limits and budgets, it takes more than fifty years"
 _UNPRICED_SHOWN: Final = 2
 
 
-def _unknown_prices(job: str, unpriced: list[Unpriced]) -> str:
-    """Return the reason why the prices of items leave the end of a job open."""
+def _unknown_prices(job: str, unpriced: Sequence[Unpriced], count: int) -> str:
+    """Return the reason why the prices of `count` items leave the end of a job open; `unpriced` has the first ones."""
     parts = []
     for entry in unpriced[:_UNPRICED_SHOWN]:
         items = plural(entry.count, "item") + (f" of {entry.job}" if entry.job != job else "")
         parts.append(f"{items} ({sanitize(entry.model)})")
-    if rest := sum(entry.count for entry in unpriced[_UNPRICED_SHOWN:]):
+    if rest := count - sum(entry.count for entry in unpriced[:_UNPRICED_SHOWN]):
         parts.append(f"{rest:,} more")
     what = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
-    has = "has" if sum(entry.count for entry in unpriced) == 1 else "have"
+    has = "has" if count == 1 else "have"
     return f"{what} {has} no price yet, and may need another day's credits; a run asks for the price"
 
 

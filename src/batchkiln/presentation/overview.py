@@ -219,7 +219,7 @@ def estimated_ends(
 ) -> dict[str, JobEnd]:
     """Return each job's end, by name. Jobs of the same accounts run one after the other. See `read_overview`."""
     found = _forecasts(reader, config, times, accounts, running=running, has_range=True)
-    return {name: each.end_of(name) for each in found for name in each.jobs}
+    return {name: end for each in found for name, end in each.ends().items()}
 
 
 def coming_days(

@@ -150,7 +150,11 @@ def compared(
         mistakes += objected
         application.report = replace(application.report, warnings=tuple(warnings))
         if mistakes:
-            raise InputError(_in_order(mistakes, staging.files), omitted=staging.omitted + application.omitted)
+            raise InputError(
+                _in_order(mistakes, staging.files),
+                omitted=staging.omitted + application.omitted,
+                is_partial=staging.is_partial,
+            )
         yield application
 
 

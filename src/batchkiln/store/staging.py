@@ -102,6 +102,7 @@ class Staging:
         """Use a connection with an empty staging."""
         self.files: list[str] = []
         self.omitted = 0
+        self.is_partial = False
         self._connection = connection
         self._may_store = may_store
         self._job = job
@@ -204,6 +205,7 @@ class Staging:
         except InputError as error:
             mistakes.extend(error.mistakes)
             self.omitted += error.omitted
+            self.is_partial = error.is_partial
 
     def _stage(self, chunk: Sequence[Placed]) -> None:
         specs = [placed.spec for placed in chunk]

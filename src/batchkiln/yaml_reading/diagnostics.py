@@ -81,6 +81,7 @@ class Diagnostics:
         self.paths: dict[str, Path] = {file: path}
         self.entry_line = 0  # the line of the current entry, where the errors of its source file are reported
         self.omitted = 0
+        self.is_partial = False  # whether a mistake ended the search for others
         self._kept: dict[tuple[Location, str], _Kept] = {}
 
     def __bool__(self) -> bool:
@@ -90,6 +91,7 @@ class Diagnostics:
         """Return a copy that shares `paths`."""
         copied = Diagnostics(self.file, self.paths[self.file], self.program)
         copied.paths, copied.omitted, copied._kept = self.paths, self.omitted, dict(self._kept)
+        copied.is_partial = self.is_partial
         return copied
 
     @property
@@ -132,7 +134,8 @@ class Diagnostics:
             if entry.location.line is not None:
                 wanted.setdefault(entry.location.file, set()).add(entry.location.line)
         lines = {file: read_lines(self.paths[file], numbers) for file, numbers in wanted.items() if file in self.paths}
-        return InputError([self._diagnostic(entry, lines) for entry in ordered], omitted=self.omitted)
+        found = [self._diagnostic(entry, lines) for entry in ordered]
+        return InputError(found, omitted=self.omitted, is_partial=self.is_partial)
 
     def item_at(self, line: int) -> str:
         """Return the place of an item of the file, in words for a reason. `line` counts from 1."""

@@ -25,7 +25,7 @@ def test_a_run_begins_only_what_was_selected(place: Workspace) -> None:
 
     assert result.exit == 5
     assert done(place) == ["fox-1", "fox-2"]
-    assert "3 items not selected for this run, and still queued. To run all: `batchkiln work " in result.err
+    assert "3 items not selected for this run, and still queued. To run all: `batchkiln work foxes`" in result.err
     assert "To resume" not in result.err
 
 

@@ -85,6 +85,8 @@ def test_pause_and_unpause_are_reported_in_status(queued: Workspace) -> None:
 
     assert "3 items queued" in unpaused.err
     assert queued.call("status", "foxes", "--json").document["paused"] is False
+    again = queued.call("unpause", "foxes")
+    assert (again.out, again.err) == ("foxes was not paused; nothing was changed.\n", "")
 
 
 def test_show_shows_why_an_item_is_held_and_what_to_do(queued: Workspace) -> None:

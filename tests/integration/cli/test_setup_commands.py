@@ -183,6 +183,8 @@ def test_help_and_version_need_no_queue(workspace: Workspace) -> None:
         (("retyr",), "did you mean `retry`?"),
         (("xyzzy",), "`batchkiln --help` explains its use"),
         (("run", "--max-credits", "lots", "x.yaml"), "'lots' is not a whole number"),
+        (("run", "--limit", "0", "x.yaml"), "0 is too small: it must be at least 1"),
+        (("plan", "--show", "2000", "x.yaml"), "2000 is not from 0 to 1000"),
         (("run", "--max-credit", "5", "x.yaml"), "did you mean '--max-credits'?"),
         (("run", "--profil", "x", "x.yaml"), "did you mean '--profile'?"),
         (("run", "--contact-timeout", "long", "x.yaml"), "'long' is not a number"),

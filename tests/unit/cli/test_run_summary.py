@@ -118,7 +118,7 @@ def test_a_refused_account_is_reported_what_to_do(capsys: pytest.CaptureFixture[
     told = capsys.readouterr().err
     assert "studio/main" in told
     assert "api_key_upgrade_required" in told
-    assert "create a new API key" in told
+    assert "    Create a new API key" in told
     assert "All data is safe" in told
     assert "batchkiln run 'my birds.yaml'" in told
 
@@ -130,7 +130,10 @@ def test_a_service_that_never_answered_said_nothing(capsys: pytest.CaptureFixtur
     print_run_summary(RunResult((LEFT,), blocked=(("studio", "main", silent),)), common("run", "birds.yaml"))
 
     told = capsys.readouterr().err
-    assert "The last try: could not connect. All data is safe" in told
+    first, remedy, last, *_ = told.splitlines()
+    assert first == "The account studio/main cannot work: the service has not answered since the run began."
+    assert remedy.startswith("    Check `base_url`")
+    assert last == "    The last try: could not connect."
     assert "The service said" not in told
 
 
@@ -180,7 +183,8 @@ def test_the_note_on_a_local_service_is_not_repeated_at_the_end(
 
 def test_work_continues_a_manifest_from_standard_input() -> None:
     """What came by standard input cannot be read again: it is in the queue."""
-    assert resume_command(common("run", "-")) == "batchkiln work --queue queue.db"
+    assert resume_command(common("run", "-")) == "batchkiln work"
+    assert resume_command(common("--queue", "queue.db", "run", "-")) == "batchkiln work --queue queue.db"
 
 
 def test_what_is_not_understood_is_four_with_the_shape_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:

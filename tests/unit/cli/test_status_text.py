@@ -34,7 +34,7 @@ def test_a_long_name_cuts_no_column_at_80() -> None:
     heads = printed.splitlines()[0].split()
     assert heads == ["JOB", "ITEMS", "DONE", "LEFT", "PROBLEMS", "CREDITS", "ENDS"]
     assert "…" not in printed
-    assert f"{NAME} end not known yet: no price." in printed
+    assert f"{NAME}: end not known yet: no price." in printed
 
 
 def test_no_word_is_cut_at_60() -> None:
@@ -114,5 +114,5 @@ def test_an_earliest_end_has_its_reason() -> None:
     view = job_view(UNDER_WAY, earliest_at=NOW + timedelta(hours=3), end_reason="no price")
 
     ends = "ends in 3 h 0 min at the earliest (2030-01-01 15:00 UTC): no price"
-    assert f"birds {ends}." in _printed(view, 120)
+    assert f"birds: {ends}." in _printed(view, 120)
     assert [str(line) for line in job_lines(view)][-1] == ends

@@ -346,7 +346,7 @@ def test_a_silent_service_is_a_failure_that_names_what_was_not_checked() -> None
     """Neither configuration nor account is to blame."""
     found = check_reachable(NoResponse("could not connect"))
 
-    assert (found.level, found.exit_status) == (Level.FAIL, ExitStatus.UNEXPECTED)
+    assert (found.level, found.exit_status) == (Level.FAIL, ExitStatus.ACCOUNT_CANNOT_WORK)
     assert "were not checked" in found.message
 
 

@@ -424,3 +424,39 @@ def test_an_attribute_of_what_a_template_may_not_reach_is_reported_in_plain_word
     (mistake,) = mistakes(tmp_path, HEADER + '- {matrix: {a: [1]}, prompt: "{{ a.__class__.__mro__ }}"}\n')
 
     assert "jinja" not in str(mistake)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_partial"),
+    [
+        (HEADER.replace("job:", "jbo:") + "- prompt: a\n", True),
+        (HEADER + "- prompt: a\n- prompt: [b\n", True),
+        (HEADER + "- prompt: a\n  promt: b\n", False),
+    ],
+)
+def test_mistakes_that_hide_others_say_so(tmp_path: Path, text: str, *, is_partial: bool) -> None:
+    """Without a header, ids and sources are not compared; behind a syntax error, nothing is read."""
+    path = tmp_path / "birds.yaml"
+    path.write_text(text, "utf-8")
+
+    with pytest.raises(InputError) as error:
+        list(open_manifest(str(path), working_dir=tmp_path).items())
+
+    assert error.value.is_partial is is_partial
+
+
+@pytest.mark.parametrize(
+    ("field", "remedy"),
+    [
+        ("attempts: many", "write digits without quotes, as in `3`"),
+        ("attempts: 0", "it must be at least 1"),
+        ("review: maybe", "write true or false without quotes"),
+        ("metadata: 7", "write names with values, as in `{name: value}`"),
+        ("mode: picture", "it must be 'text-to-video', 'image-to-video', 'text-to-image' or 'image-to-image'"),
+    ],
+)
+def test_a_wrong_value_has_a_remedy(tmp_path: Path, field: str, remedy: str) -> None:
+    """The values that are possible, or how to write one."""
+    found = mistakes(tmp_path, HEADER + f"- prompt: a\n  {field}\n")
+
+    assert [one.remedy for one in found] == [remedy]

@@ -127,14 +127,15 @@ def test_an_unknown_end_names_the_items_without_a_price() -> None:
     """Those of the job itself come first, then those of jobs before it."""
     loads = [
         QueuedLoad("local", (), JobLoad("owls", (ItemClass(1, None, Expected(30), model="omega"),))),
+        QueuedLoad("local", (), JobLoad("hens", (ItemClass(5, None, Expected(30), model="beta"),))),
         QueuedLoad("local", (), JobLoad("foxes", (ItemClass(2, None, Expected(30), model="alpha"),))),
     ]
 
     (told,) = job_forecasts(loads, profiles={"local": LOCAL}, times={"local": NOW}, usages={})
 
-    assert told.end_of("foxes").reason == (
-        "2 items (alpha) and 1 item of owls (omega) have no price yet, and may need another day's credits; a run asks "
-        "for the price"
+    assert told.ends()["foxes"].reason == (
+        "2 items (alpha), 1 item of owls (omega) and 5 more have no price yet, and may need another day's credits; "
+        "a run asks for the price"
     )
 
 
@@ -144,7 +145,7 @@ def test_an_end_after_fifty_years_says_so() -> None:
 
     (told,) = job_forecasts([load], profiles={"local": LOCAL}, times={"local": NOW}, usages={})
 
-    assert told.end_of("owls").reason == "under its limits and budgets, it takes more than fifty years"
+    assert told.ends()["owls"].reason == "under its limits and budgets, it takes more than fifty years"
 
 
 def test_a_run_of_some_jobs_leaves_the_queued_items_of_others_out() -> None:
@@ -158,4 +159,4 @@ def test_a_run_of_some_jobs_leaves_the_queued_items_of_others_out() -> None:
     ours = only_under_way(loads, except_of=["foxes"])
     (told,) = job_forecasts(ours, profiles={"local": LOCAL}, times={"local": NOW}, usages={})
 
-    assert told.end_of("foxes").at == NOW + timedelta(seconds=90)
+    assert told.ends()["foxes"].at == NOW + timedelta(seconds=90)

@@ -1,0 +1,63 @@
+"""When the jobs of a queue end, and why that is not known."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from batchkiln.config import Config, Profile
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.presentation.job_documents import job_document
+from batchkiln.presentation.overview import JobView, read_overview
+from batchkiln.store import Reader
+from support.queue_file import JOB, NOW, QueueFile, capped, spec
+
+AT = from_milliseconds(NOW)
+CONFIG = Config({"local": Profile("local", base_url="https://service.example/api/v1")}, "local")
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[QueueFile]:
+    """Two jobs: `birds` has an item whose model has no price, and `foxes`, behind it, has a price."""
+    opened = QueueFile(tmp_path / "queue.db")
+    opened.apply([spec("dear"), spec("cheap", recipe=replace(capped(None), model="omega-9"))])
+    opened.apply([spec("fox")], job=replace(JOB, name="foxes"))
+    opened.quote(10)
+    of_omega = "SELECT price_key FROM recipe WHERE model = 'omega-9'"
+    opened.connection.execute(f"DELETE FROM quote WHERE price_key IN ({of_omega})")
+    yield opened
+    opened.connection.close()
+
+
+def views(queue: QueueFile, *, running: list[str] | None = None, config: Config = CONFIG) -> dict[str, JobView]:
+    overview = read_overview(Reader(queue.connection), config, None, AT, running=running)
+    return {view.summary.name: view for view in overview.jobs}
+
+
+def test_a_job_behind_an_unknown_price_has_an_earliest_end_and_the_reason(queue: QueueFile) -> None:
+    """It names the items of the other job, for people and for programs."""
+    view = views(queue)["foxes"]
+
+    assert view.end_line.startswith("ends in ")
+    assert "at the earliest" in view.end_line
+    assert "1 item of birds (omega-9) has no price yet" in view.end_line
+    document = job_document(view)
+    assert document["estimated_end_at"] is None
+    assert document["earliest_end_at"] is not None
+    assert document["end_reason"] == view.end_reason
+
+
+def test_a_run_of_one_job_has_its_end_whatever_waits_in_others(queue: QueueFile) -> None:
+    """What the run does not send cannot delay it."""
+    view = views(queue, running=["foxes"])["foxes"]
+
+    assert view.estimated_end_at is not None
+    assert view.end_reason is None
+
+
+def test_a_job_of_a_profile_that_is_gone_says_so(queue: QueueFile) -> None:
+    """Nobody knows the limits of a service that is not configured."""
+    view = views(queue, config=Config({"studio": Profile("studio")}, "studio"))["foxes"]
+
+    assert view.end_line == "end not known yet: its profile local is not in the configuration"
