@@ -196,7 +196,7 @@ class Run:
     async def _has_work_by_hook(self) -> bool:
         """Wait until the hook has seen the files of an earlier run; return whether it queued items again."""
         settle = self.engine.control.settle
-        return settle is not None and not await settle()
+        return settle is not None and not await settle(None)
 
     async def _select(self) -> None:
         """Select the items that this run may begin. The selection is not stored in the queue."""

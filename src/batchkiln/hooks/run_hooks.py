@@ -82,7 +82,7 @@ async def running_hooks(
     try:
         yield
         if not runner.has_settled and not engine.control.stop_wanted.is_set():  # it ended early
-            await runner.settle()
+            await runner.settle(None)
     finally:
         engine.control.settle = None
         running.cancel()
@@ -136,22 +136,23 @@ class HookRunner:
             if tasks:
                 await asyncio.wait(tasks)
 
-    async def settle(self) -> bool:
+    async def settle(self, changed: asyncio.Event | None) -> bool:
         """Wait until the hook has seen all saved items; return False if it has changed the queue since the last call.
 
-        A stop and `END_SECONDS` end the wait.
+        A stop, `END_SECONDS` and `changed` end the wait.
         """
         begun = self._clock.monotonic()
         ends_at, told_at = begun + END_SECONDS, begun + TELL_SECONDS
         self.has_settled = True
         stop = asyncio.create_task(self._engine.control.stop_wanted.wait())
+        change = asyncio.create_task((changed or asyncio.Event()).wait())
         try:
-            while not stop.done() and not self._is_over and self._clock.monotonic() < ends_at:
+            while not stop.done() and not change.done() and not self._is_over and self._clock.monotonic() < ends_at:
                 await self._start_due()
                 if not self._running:
                     break
                 timer = asyncio.create_task(self._clock.sleep_until(min(told_at, ends_at), asyncio.Event()))
-                await asyncio.wait({stop, timer, *self._running.values()}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({stop, change, timer, *self._running.values()}, return_when=asyncio.FIRST_COMPLETED)
                 timer.cancel()
                 if told_at <= self._clock.monotonic() < ends_at:
                     told_at = inf
@@ -163,6 +164,7 @@ class HookRunner:
                     )
         finally:
             stop.cancel()
+            change.cancel()
         has_changed, self._settled = self._decided != self._settled, self._decided
         return not has_changed
 

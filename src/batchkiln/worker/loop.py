@@ -151,7 +151,7 @@ async def _until_quiet(group: asyncio.TaskGroup, engine: Engine, control: RunSta
             control.is_quiet(tracks, engine.news.has_news)
             or not (control.has_slot_at_work or await _left(engine, control, counted))
         ):
-            is_settled = control.settle is None or await control.settle()
+            is_settled = control.settle is None or await control.settle(control.recheck)
             if is_settled and not control.recheck.is_set():  # a person may have changed the queue meanwhile
                 return
             continue

@@ -106,8 +106,11 @@ class RunState:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     recheck: asyncio.Event = field(default_factory=asyncio.Event)
-    settle: Callable[[], Awaitable[bool]] | None = None
-    """Waits, for a bounded time, for work that may still change the queue; returns False if it did. None: no work."""
+    settle: Callable[[asyncio.Event | None], Awaitable[bool]] | None = None
+    """Waits for work that may still change the queue; returns False if it did. None: no work.
+
+    The wait is bounded, and the event, if there is one, ends it.
+    """
 
     def stop(self) -> None:
         """End the run because a person asked for it."""

@@ -10,7 +10,7 @@ async def test_a_change_while_the_last_hook_runs_is_not_left_to_the_next_run(wor
     """A person makes an item again while the run waits for its hook; the run is still there to do it."""
     control, settled = RunState(), 0
 
-    async def settle() -> bool:
+    async def settle(_changed: asyncio.Event | None) -> bool:
         nonlocal settled
         settled += 1
         if settled == 1:
