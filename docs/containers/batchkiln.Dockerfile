@@ -6,7 +6,7 @@ RUN useradd --create-home --uid 10001 batchkiln \
     && mkdir /data \
     && chown batchkiln /data
 ARG EXTRAS=postgres,watch
-# The libraries are a layer of their own. It is built again when their list changes, and not with each change of the source.
+# The libraries are a layer of their own. It is built again when their list changes, not with each change of the source.
 COPY pyproject.toml docs/containers/libraries.py /src/
 RUN python /src/libraries.py "${EXTRAS}" > /src/libraries.txt \
     && pip install --no-cache-dir -r /src/libraries.txt

@@ -4,7 +4,7 @@ FROM python:3.12-slim
 RUN useradd --create-home --uid 10001 batchkiln \
     && mkdir /data \
     && chown batchkiln /data
-# The libraries are a layer of their own. It is built again when their list changes, and not with each change of the source.
+# The libraries are a layer of their own. It is built again when their list changes, not with each change of the source.
 COPY pyproject.toml docs/containers/libraries.py /src/
 RUN python /src/libraries.py > /src/libraries.txt \
     && pip install --no-cache-dir -r /src/libraries.txt

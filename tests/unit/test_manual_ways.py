@@ -28,6 +28,7 @@ TASKS: Final = {
     "several-accounts",
     "several-machines",
     "containers",
+    "systemd",
     "held",
     "http",
     "new-account",

@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,6 +60,13 @@ def test_undocumented_parts_have_an_upper_bound() -> None:
     ]
 
     assert unbounded == []
+
+
+def test_viewer_of_the_api_brings_no_site_generator() -> None:
+    """Only the files of Swagger UI are used of a plugin for MkDocs."""
+    brought = {canonicalize_name(Requirement(line).name) for line in requires("mkdocs-swagger-ui-tag") or []}
+
+    assert brought == {"beautifulsoup4"}
 
 
 def test_constraints_are_plain_versions_within_the_bounds() -> None:

@@ -14,6 +14,7 @@ from batchkiln.cli.main import program
 from batchkiln.core.errors import ExitStatus
 
 UNITS: Final = sorted((Path(__file__).resolve().parents[2] / "docs" / "systemd").glob("*.service"))
+GUIDE: Final = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "systemd.md").read_text("utf-8")
 INSTALLED: Final = "/opt/batchkiln/bin/batchkiln"
 
 
@@ -70,6 +71,49 @@ def test_unit_starts_without_a_shared_folder(unit: Path) -> None:
     (paths,) = found["ReadWritePaths"]
 
     assert [path for path in paths.split() if not path.startswith("-")] == found["WorkingDirectory"]
+
+
+def test_password_of_the_database_is_read_whatever_its_mode() -> None:
+    """A credential may look readable for a group, and libpq then ignores a password file, but not a service file."""
+    (unit,) = (each for each in UNITS if each.stem == "batchkiln-worker")
+    found = settings(unit)
+
+    assert "PGSERVICEFILE=%d/pg_service.conf" in found["Environment"]
+    assert "pg_service.conf:/etc/batchkiln/pg_service.conf" in found["LoadCredential"]
+    assert [each for each in found["Environment"] if "PGPASS" in each] == []
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_files_of_the_unit_are_those_of_the_guide(unit: Path) -> None:
+    """The guide makes each file that a unit reads, for root alone, and starts the unit by its name."""
+    sources = [each.partition(":")[2] for each in settings(unit)["LoadCredential"]]
+
+    assert sources
+    assert [source for source in sources if f"install -m 600 /dev/stdin {source}" not in GUIDE] == []
+    assert f"systemctl enable --now {unit.stem}\n" in GUIDE
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_unit_forbids_what_the_program_does_not_need(unit: Path) -> None:
+    """Those that matter most are there; a call that is forbidden fails, and does not end the process."""
+    found = settings(unit)
+
+    expected = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes"}
+    expected |= {"PrivateDevices": "yes", "CapabilityBoundingSet": "", "SystemCallErrorNumber": "EPERM"}
+    assert {name: found[name] for name in expected} == {name: [value] for name, value in expected.items()}
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_finds_little_exposed(unit: Path) -> None:
+    """At most 2.0 of 10."""
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd is not installed")
+
+    command = [analyze, "security", "--offline=yes", "--threshold=20", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stdout[-300:]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
