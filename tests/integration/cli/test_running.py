@@ -258,7 +258,7 @@ def test_an_account_that_needs_an_upgrade_is_four(workspace: Workspace) -> None:
     assert finished(server).exit == 0
     assert result.exit == 4
     assert "api_key_upgrade_required" in result.err
-    assert "create a new API key" in result.err
+    assert "    Create a new API key" in result.err
     assert OLD_KEY not in result.out + result.err
     assert workspace.call("status", "foxes", "--json").document["items"]["queued"] == 2
 
@@ -311,7 +311,7 @@ def test_service_that_never_answers_ends_the_run(workspace: Workspace) -> None:
     ended = workspace.call("run", "one.yaml", "--yes", "--contact-timeout", "0.5", **nobody)
 
     assert ended.exit == 4
-    assert "the service has not answered since the run began: check `base_url` or BATCHKILN_BASE_URL" in ended.err
+    assert "cannot work: the service has not answered since the run began.\n    Check `base_url` or BATCH" in ended.err
     assert workspace.call("status", "one", "--json").document["items"]["queued"] == 1
 
 

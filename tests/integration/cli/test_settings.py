@@ -87,7 +87,7 @@ def test_the_environments_proxy_is_used_on_request_only(workspace: Workspace, pr
     lines_before = list(proxy.lines)
     balance = workspace.call("balance", **variables)
 
-    assert (without.exit, exempt.exit, balance.exit) == (1, 1, 0)
+    assert (without.exit, exempt.exit, balance.exit) == (4, 4, 0)
     assert lines_before == []
     assert proxy.lines != []
 
@@ -134,7 +134,7 @@ def test_variables_come_from_the_env_file_and_the_environment_has_precedence(
 
     assert "env_file: " in missing.err
     assert "No such file" in missing.err
-    assert (missing.exit, balance.exit, overridden.exit) == (2, 0, 1)
+    assert (missing.exit, balance.exit, overridden.exit) == (2, 0, 4)
 
 
 def test_a_log_file_gets_the_log(workspace: Workspace) -> None:
