@@ -4,8 +4,8 @@
 Without a folder, write also the recorded help that `--help` shows without importing the command.
 """
 
+import argparse
 import inspect
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -70,7 +70,9 @@ def _examples(epilog: str) -> list[str]:
 
 def main() -> None:
     """Write all pages."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages():
         (folder / name).write_text(text, "utf-8")
