@@ -13,7 +13,7 @@ from batchkiln.api.documents import applied_document
 from batchkiln.api.queue import opened
 from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.output import print_json, print_result, print_status
-from batchkiln.core.errors import ExitStatus
+from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.presentation.takers import who_takes
 
@@ -87,7 +87,10 @@ async def _enqueue(
     async with opened(app) as queue, open_access(app) as access:
         catalogues = Catalogues(access, is_disabled=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
-        is_queued = not (await queue.unfinished_jobs()).isdisjoint(entry.job.name for entry in applied)
+        queued = sorted({entry.job.name for entry in applied} & set(await queue.unfinished_jobs()))
+        paused = await queue.reader.read(
+            lambda reader: [name for name in queued if reader.jobs.summary(name).is_paused]
+        )
         takers = await queue.reader.read(who_takes, common.queue_option)
     print_warnings(common, applied, catalogues.new_warnings().values())
     if common.is_json:
@@ -95,7 +98,12 @@ async def _enqueue(
     else:
         for entry in applied:
             print_result(_applied_line(entry))
-        print_result(takers if is_queued else "Nothing is queued: all items have ended before.")
+        for name in paused:
+            print_result(f"{name} is paused: `batchkiln unpause {command_arguments(name)}` lets its items begin.")
+        if not queued:
+            print_result("Nothing is queued: all items have ended before.")
+        elif len(paused) < len(queued):
+            print_result(takers)
     return ExitStatus.OK
 
 

@@ -142,6 +142,16 @@ def test_enqueue_says_who_takes_the_items(workspace: Workspace) -> None:
     assert again.out.endswith("Nothing is queued: all items have ended before.\n")
 
 
+def test_enqueue_into_a_paused_job_names_unpause(workspace: Workspace) -> None:
+    """Nobody takes the items before."""
+    workspace.call("enqueue", workspace.manifest())
+    workspace.call("pause", "foxes")
+
+    again = workspace.call("enqueue", workspace.manifest())
+
+    assert again.out.endswith("foxes is paused: `batchkiln unpause foxes` lets its items begin.\n")
+
+
 def test_a_verdict_is_listed(workspace: Workspace) -> None:
     """The table has a column for it once an item has one."""
     workspace.call("run", workspace.manifest())
