@@ -383,17 +383,20 @@ class AccountWorker:
         *,
         reason: WaitReason | None = None,
         about_paid: bool = False,
+        is_refusal: bool = False,
         own: Sequence[Backoff] = (),
     ) -> None:
         """Delay the call by the longer of the service's requested wait and the back-off after its failures in a row.
 
-        `about_paid` is true if a read of something already paid failed. `own` contains the back-offs of the failed
-        requests, if other requests of the same call need not wait for them.
+        `about_paid` is true if a read of something already paid failed; `is_refusal`, if the service refused a request
+        that is repeated all the same. `own` contains the back-offs of the failed requests, if other requests of the
+        same call need not wait for them.
         """
         now, described = self.ports.clock.now(), describe_failure(failure)
         is_old = any(described == each.last_error for each in (self.backoffs.calls[call], *own))
         self._log_failure(call, described, "request_troubled", is_old=is_old)
-        if not isinstance(failure, NoResponse | Unavailable):
+        is_unanswered = isinstance(failure, NoResponse | Unavailable) and not is_refusal
+        if not is_unanswered:
             self._notice_reply()
             await self._end_outage(now)  # the worker may not look at the queue again
         if isinstance(failure, AccountBlocked):
@@ -417,7 +420,7 @@ class AccountWorker:
             ):
                 await self.report_misunderstood(call, failure, now)
             await self._hold_window(call, failure, now)
-            if isinstance(failure, NoResponse | Unavailable) and not is_alone:
+            if is_unanswered and not is_alone:
                 await self._notice_outage(described, now)
             if self.host.is_given_up(failure, now.monotonic):
                 silent = AccountBlocked(AccountProblem.UNREACHABLE, ErrorInfo("unreachable", described))
@@ -535,5 +538,5 @@ class AccountWorker:
             >= LOST_AFTER.total_seconds()
         ):
             return False
-        await self.on_failure(Unavailable(None, failure.error), call)
+        await self.on_failure(Unavailable(None, failure.error), call, is_refusal=True)
         return True

@@ -13,6 +13,7 @@ from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.accounts import Accounts
 from batchkiln.worker.run_state import RunState
 from support.builders import NOON
+from support.fake_service import refusing
 from support.worker_world import PROFILE, World
 
 SILENCE = NoResponse("could not connect")
@@ -109,6 +110,20 @@ async def test_a_refusal_is_an_answer(world: World) -> None:
 
     assert ([kind for _, kind, _ in told(world)], stored(world)) == (list(OUTAGES), [])
     assert world.state("fox") is ItemState.QUEUED
+
+
+async def test_a_refused_older_key_is_no_outage(world: World) -> None:
+    """The service answers each read of the old generation, for an hour, with a refusal of its key."""
+    world.enqueue("fox")
+    await world.run_until("fox", ItemState.ACTIVE)
+    world.keys["main"] = ("key-2", "key-1")
+    world.service.rule = refusing("read")
+
+    world.restart()
+    await world.run()
+
+    assert world.state("fox") is ItemState.HELD
+    assert (told(world), stored(world)) == ([], [])
 
 
 async def test_a_refused_call_beside_answers_is_no_outage(world: World) -> None:
