@@ -149,6 +149,8 @@ FINAL_STATES: Final = frozenset(ItemState) - WORKING_STATES - {_H}
 AT_REST: Final = tuple(state for state in ItemState if state not in WORKING_STATES)
 """States in which the program does nothing more for an item: final, or held for a person."""
 
+FAILED_STATES: Final = (ItemState.FAILED, ItemState.EXPIRED)
+"""The ends of items that the service took, and that have no result."""
 NOT_DELIVERED: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED)
 """Ends without a result that no person asked for: what `retry JOB` queues again."""
 

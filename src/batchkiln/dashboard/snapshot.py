@@ -10,7 +10,7 @@ from batchkiln.api import Reader, UnderWay
 from batchkiln.config import Config
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import MIB, Limits
-from batchkiln.core.states import NOT_DELIVERED, ItemState
+from batchkiln.core.states import FAILED_STATES, NOT_DELIVERED, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.dashboard.rendering import items_url, review_url
@@ -264,7 +264,7 @@ def headline(now: PageSnapshot) -> Headline:
         if not ends:
             verdict = "some items wait for a review"
         else:
-            verdict = "some items failed" if _count(now.current, _FAILED) else "some items were rejected"
+            verdict = "some items failed" if _count(now.current, FAILED_STATES) else "some items were rejected"
         verdict = f"Running; {verdict}" if now.is_running else verdict.capitalize()
         return Headline(Level.LOOK, verdict, text, text, reasons)
     if now.overview.jobs and not any(view.summary.total for view in now.overview.jobs):
@@ -297,13 +297,12 @@ def _open_problems(now: PageSnapshot) -> Iterator[Reason]:
         )
 
 
-_FAILED: Final = (ItemState.FAILED, ItemState.EXPIRED)
 _FAILURES_PATH: Final = "/failures"
 
 
 def _bad_ends(now: PageSnapshot) -> Iterator[Reason]:
     """Yield the items that failed, which a retry may mend, and those that were rejected, which the manifest mends."""
-    if failed := _count(now.current, _FAILED):
+    if failed := _count(now.current, FAILED_STATES):
         yield Reason(f"{plural(failed, 'item')} failed or expired", "retry at any time", _FAILURES_PATH)
     if rejected := _count(now.current, (ItemState.REJECTED,)):
         verb = "was" if rejected == 1 else "were"

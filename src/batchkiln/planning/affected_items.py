@@ -38,7 +38,9 @@ class _Group:
         is_capped = isinstance(self.key, Unpayable) and self.key.obstacle is BudgetLimit.OVER_CAP
         if is_capped and isinstance(self.key, Unpayable) and cap != self.key.limit:
             return
-        self.found.append(AffectedItem(located.spec.name, manifest.place(located.file, located.line)))
+        self.found.append(
+            AffectedItem(located.spec.name, located.file, located.line, manifest.place(located.file, located.line))
+        )
 
     def items(self, unsent: frozenset[str]) -> tuple[AffectedItem, ...]:
         """Return the first items of the group that are not under way and have not ended."""

@@ -66,9 +66,11 @@ class RefusedClass:
 
 @dataclass(frozen=True, slots=True)
 class AffectedItem:
-    """An item that would be rejected, and its place in the manifest as text for a person."""
+    """An item that would be rejected, and its place in the manifest; `place` is that place as text for a person."""
 
     name: str
+    file: str
+    line: int
     place: str
 
     def __str__(self) -> str:

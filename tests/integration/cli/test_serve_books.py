@@ -96,7 +96,7 @@ def test_configured_credits_that_do_nothing_are_reported(workspace: Workspace) -
     [
         (["credits", "nobody"], "there is no account nobody; there are: main"),
         (["credits", "buy", "nobody", "5"], "there is no account nobody; there are: main"),
-        (["credits", "buy", "main", "0"], "0 is not in the range"),
+        (["credits", "buy", "main", "0"], "0 is not from 1 to"),
         (["credits", "buy", "main", "-5"], "no such option"),
         (["credits", "buy", "main"], "missing argument 'N'"),
         (["credits", "bye", "main", "5"], "unexpected extra argument"),
