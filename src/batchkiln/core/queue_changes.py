@@ -172,7 +172,7 @@ class TimeKnown:
 
 @dataclass(frozen=True, slots=True)
 class OutageBegan:
-    """The service has not answered an account's calls for a minute; the account keeps trying."""
+    """The service has not answered for `OUTAGE_SECONDS` of the worker; the account keeps trying."""
 
     outage: Outage
 

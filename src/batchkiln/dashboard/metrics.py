@@ -114,7 +114,7 @@ def _slot_metrics(slots: Iterable[Slot]) -> Iterator[Metric]:
         labels=(*account, "reason"),
     )
     outage = GaugeMetricFamily(
-        "batchkiln_outage", "Whether the service has not answered an account for a minute or longer.", labels=account
+        "batchkiln_outage", "Whether the service has not answered an account for 15 seconds or longer.", labels=account
     )
     for slot in slots:
         whose = (slot.view.summary.profile, slot.view.summary.name)

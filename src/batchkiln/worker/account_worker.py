@@ -60,8 +60,8 @@ log = structlog.get_logger()
 STANDSTILL_SECONDS: Final = 5.0
 """The service seconds between record and send after which a request is recorded again."""
 
-OUTAGE_SECONDS: Final = 60.0
-"""The seconds without an answer to an account's calls after which the queue records an outage."""
+OUTAGE_SECONDS: Final = 15.0
+"""The service seconds without an answer after which the next failed try is recorded as an outage."""
 
 STALE_PLANS_IN_A_ROW: Final = 1000
 """The overtaken plans in a row that count as a bug: other accounts and people overtake fewer."""
@@ -428,7 +428,7 @@ class AccountWorker:
         self.announce(Change.ACCOUNT)
 
     async def _notice_outage(self, described: str, now: ClockReading) -> None:
-        """Record an outage once no call of this machine was answered for a minute, so that people see it elsewhere."""
+        """Record an outage once no call of this machine was answered for a while, so that people see it elsewhere."""
         first = self.host.unheard(now)
         if not self.host.without_service and now.monotonic - first.monotonic >= OUTAGE_SECONDS:
             self.host.without_service.add(self.account_id)
