@@ -66,6 +66,13 @@ _UPDATE_REMEDY: Final = (
 
 def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) -> CheckResult:
     """Compare this machine's clock with the service's `Date` header."""
+    if clock.is_doubted and not clock.is_observed:
+        return warn(
+            "clock",
+            "two replies of the service disagree on the time",
+            "if the service is `batchkiln serve` with a --time-scale, set BATCHKILN_TIME_SCALE, or the profile's "
+            "time_scale, to the same number",
+        )
     if not clock.is_observed:
         return warn("clock", "not checked: the service did not send its time")
     now = clock.now()

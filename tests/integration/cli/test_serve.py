@@ -43,6 +43,21 @@ def status_of(base_url: str, key: str) -> int:
             return error.code
 
 
+def test_doctor_checks_the_key_of_a_service_whose_speed_is_not_configured(workspace: Workspace) -> None:
+    """Its replies disagree on the time; that must not end the checks before the account is looked at."""
+    server = workspace.start("serve", "--key", "test-key", "--time-scale", "100000", "--port", "0")
+    exported = until_line(server, "export BATCHKILN_BASE_URL=").split()
+    url = exported[1].partition("=")[2]
+
+    found = workspace.call("doctor", BATCHKILN_BASE_URL=url, BATCHKILN_API_KEY="wrong-key")
+    interrupt(server)
+    finished(server)
+
+    assert found.exit == 4
+    assert "BATCHKILN_TIME_SCALE" in found.out
+    assert "account main" in found.out
+
+
 def test_a_given_key_works_and_the_exports_carry_it_with_the_speed(workspace: Workspace) -> None:
     """What `serve` prints is what another terminal needs, so a client's waits fit the service's clock."""
     server = workspace.start("serve", "--key", "test-key", "--time-scale", "60", "--port", "0")

@@ -42,7 +42,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 class ClockAt:
     """A service's clock that stands still, known to a second."""
 
-    is_observed = True
+    is_observed, is_doubted = True, False
 
     def __init__(self, instant: datetime) -> None:
         self.instant = instant

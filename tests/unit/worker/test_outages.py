@@ -1,4 +1,4 @@
-"""An outage of the service, as other programs see it: recorded after a quarter of a minute, and ended by the first answer."""
+"""An outage of the service, as other programs see it: recorded after 15 seconds, and ended by the first answer."""
 
 import json
 from collections.abc import Callable
