@@ -200,7 +200,7 @@ class PlainDisplay:
         """Print a line if something changed and the previous line is at least `LINE_EVERY_SECONDS` old."""
         if self._shown_at is not None and real_seconds - self._shown_at < LINE_EVERY_SECONDS:
             return
-        waits = [worker.wait for worker in state.workers]
+        waits = [(worker.reason, worker.last_error) for worker in state.workers if worker.wait is not None]
         shown = (state.done, state.problems, state.left, [entry.item for entry, _ in state.under_way], waits)
         if shown != self._shown:
             self._shown, self._shown_at = shown, real_seconds

@@ -165,6 +165,18 @@ def test_plain_lines_come_on_change_and_not_more_often_than_every_five_seconds(
     assert [line.split(" of ")[0] for line in lines] == ["5", "6", "7"]
 
 
+def test_the_countdown_to_the_next_try_is_no_change(capsys: pytest.CaptureFixture[str]) -> None:
+    """An outage of an hour is a line in a log file, not hundreds."""
+    display = PlainDisplay()
+
+    for seconds in range(0, 60, 6):
+        shown = state(WaitReason.UNREACHABLE)
+        waiting = replace(shown.workers[0], wait_seconds=60.0 - seconds)
+        display.show(replace(shown, workers=(waiting,)), float(seconds))
+
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_a_plain_line_is_one_line_without_control_characters() -> None:
     """A status word of the service cannot move the cursor."""
     evil = under_way(ItemState.ACTIVE, status="pro\x1b[2Jcessing\n")
