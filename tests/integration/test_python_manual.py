@@ -18,7 +18,7 @@ MANUAL: Final = (Path(__file__).resolve().parents[2] / "docs" / "python.md").rea
 EXAMPLES: Final = re.findall(r"^```python\n(.*?)^```$", MANUAL, re.DOTALL | re.MULTILINE)
 PRINTED: Final = (
     ["red done", "arctic done", "exit status of the same run by command: 0"],
-    ["3 new items", "items[1].attempts - `attempts` is a whole number (0)"],
+    ["3 new items", "items[1].attempts - `attempts` cannot be `0`"],
     ["40 items for", "rehearsed for", "sound: True"],
     ["item-1 done", "item-2 done", "item-1.png"],
     ["1 failed", "a retry may cost", "attempt_recorded"],

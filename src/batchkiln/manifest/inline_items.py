@@ -125,8 +125,10 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
 def _text(context: ManifestContext, node: Node, field: str) -> str | None:
     """Return a valid prompt or id; None after adding a diagnostic."""
     if not isinstance(node, ScalarEvent) or (node.implicit[0] and not isinstance(scalar_value(node), str)):
+        found = describe(node) or "nothing"
         remedy = "quote it to make it text" if isinstance(node, ScalarEvent) else None
-        reason = f"`{field}` must be text, and is {describe(node) or 'nothing'}"
+        remedy = f"write the {field} behind the colon" if found == "nothing" else remedy
+        reason = f"`{field}` must be text, and is {found}"
         context.diagnostics.at(node.start_mark, reason, remedy)
         return None
     try:

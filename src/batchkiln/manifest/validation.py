@@ -53,6 +53,7 @@ _COMPARISONS: Final[Mapping[str, str]] = {
 _COMPARED_LENGTH: Final = 60
 _COMPARED_NAMES: Final = 300
 
+_NOTHING: Final = "nothing"
 _GROUPS: Final = frozenset({"a mapping", "a list"})
 _UNION_TAGS: Final = frozenset({"str", "int", "float", "bool", "text", "mapping"})
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -127,6 +128,8 @@ _TABLE_WORDS: Final = frozenset({"csv", "file", "path", "rows", "source", "table
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return a remedy for an unknown name: the name probably meant, or the known names."""
     names = sorted(set(known))
+    if " " in name:
+        return "if it is a text, put the whole text in quotes: it contains a colon"
     if name in _TABLE_WORDS and "from" in names:
         return "did you mean `from`?"
     compared = [one for one in names if len(one) <= _COMPARED_LENGTH][:_COMPARED_NAMES]
@@ -154,7 +157,7 @@ def _report(
     field = prefix + "".join(f"[{part + 1}]" if isinstance(part, int) else f".{quoted(part)}" for part in location)
     field = field.removeprefix(".")
     remedy: Remedy
-    reason, remedy = _sentence(detail, field, _found(node))
+    reason, remedy = _sentence(detail, field, node)
     if detail["type"] == "extra_forbidden":
         remedy = partial(suggestion, str(location[-1]), _field_names(model, location[:-1]))
     diagnostics.at(mark, reason, remedy)
@@ -183,28 +186,40 @@ def _found(node: Node) -> str:
         return "a list"
     value = plain_value(node)
     if value is None:
-        return "nothing"
+        return _NOTHING
     return f"{TYPE_NAMES[type(value)]} ({quoted(str(node.value))})"
 
 
-def _sentence(detail: ErrorDetails, field: str, found: str) -> tuple[str, str | None]:
-    kind, context = detail["type"], detail.get("ctx", {})
+def _sentence(detail: ErrorDetails, field: str, node: Node) -> tuple[str, str | None]:
+    kind, context, found = detail["type"], detail.get("ctx", {}), _found(node)
     if kind in _EXPECTED:
-        remedy = "quote it to make it text" if kind == "string_type" and found not in _GROUPS else _EXAMPLES.get(kind)
+        remedy = _EXAMPLES.get(kind)
+        if kind == "string_type" and found not in _GROUPS:
+            remedy = "write a text behind it" if found == _NOTHING else "quote it to make it text"
         return f"`{field}` must be {_EXPECTED[kind]}, and is {found}", remedy
+    refused = f"`{field}` is {found}"
+    if not isinstance(node, MapNode | SeqNode) and found != _NOTHING:
+        refused = f"`{field}` cannot be `{quoted(str(node.value))}`"
     known: dict[str, tuple[str, str | None]] = {
         "missing": (f"`{field}` is missing", None),
         "extra_forbidden": (f"unknown field `{field}`", None),
-        "literal_error": (f"`{field}` is {found}", f"it must be {context.get('expected')}"),
+        "literal_error": (refused, _allowed(str(context.get("expected")), node)),
         "string_pattern_mismatch": (f"`{field}` contains a control character", "remove it"),
         "value_error": (f"`{field}`: {context.get('error')}", None),
     }
     if kind == "string_pattern_mismatch" and field == "job":
-        return f"`job` is {found}", "1 to 64 letters (a to z), digits, '-', '_' or '.'"
+        return refused, "1 to 64 letters (a to z), digits, '-', '_' or '.'"
     remedy = detail["msg"].replace("Input should be", "it must be").replace("String should", "it must")
     for words, shorter in _COMPARISONS.items():
         remedy = remedy.replace(words, shorter)
-    return known.get(kind, (f"`{field}` is {found}", remedy))
+    return known.get(kind, (refused, remedy))
+
+
+def _allowed(expected: str, node: Node) -> str:
+    """Return the allowed values as a remedy, with the one that was probably meant. `expected` has them in quotes."""
+    value = plain_value(node)
+    close = closest(value, re.findall(r"'([^']*)'", expected)) if isinstance(value, str) else []
+    return f"it must be {expected}" + (f"; did you mean `{close[0]}`?" if close else "")
 
 
 def _field_names(model: type[BaseModel], location: list[Any]) -> list[str]:

@@ -398,7 +398,7 @@ def test_what_is_wrong_in_the_defaults_is_reported_once(tmp_path: Path) -> None:
     head = HEADER.replace("text-to-image", "text-to-vid")
 
     assert [one.reason for one in mistakes(tmp_path, head + "- a\n- b\n")] == [
-        "`defaults.mode` is text (text-to-vid)",
+        "`defaults.mode` cannot be `text-to-vid`",
     ]
 
 
