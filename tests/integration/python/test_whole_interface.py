@@ -5,16 +5,26 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 import batchkiln
 from batchkiln import ItemState
+from batchkiln.config import Profile
+from batchkiln.core.catalog_checks import Catalogue
+from batchkiln.planning.catalogues import Catalogues
 from support.programs import environment
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
-SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+SMALL: Final[batchkiln.Defaults] = {
+    "model": "epsilon-2",
+    "mode": "text-to-image",
+    "parameters": {"resolution": "512x512"},
+}
 FOXES: Final = {"version": 1, "job": "foxes", "defaults": SMALL, "items": ["A red fox", "An arctic fox"]}
 
 
@@ -60,6 +70,54 @@ def test_a_mistake_in_a_mapping_is_told_by_a_plan(tmp_path: Path) -> None:
             queue.plan({"version": 1, "job": "foxes"})
         with pytest.raises(batchkiln.InputError, match="unknown field `promt`"):
             queue.plan(FOXES | {"items": [{"promt": "A fox"}]})
+
+
+def test_enqueueing_checks_the_catalogue(tmp_path: Path) -> None:
+    """A model that the service does not list is a mistake by each way to enqueue, as by the command."""
+    wrong: batchkiln.Defaults = {**SMALL, "model": "epsilon2"}
+    text = f"version: 1\njob: foxes\ndefaults: {wrong}\nitems: [A fox, An owl]\n"
+    (tmp_path / "foxes.yaml").write_text(text)
+
+    with opened(tmp_path) as queue:
+        ways: tuple[Callable[[], object], ...] = (
+            lambda: queue.enqueue(FOXES | {"defaults": wrong}),
+            lambda: queue.enqueue(tmp_path / "foxes.yaml"),
+            lambda: queue.enqueue_text(text),
+            lambda: queue.enqueue_items(["A fox", {"prompt": "An owl", "model": "nano2"}], job="foxes", defaults=wrong),
+        )
+        for way in ways:
+            with pytest.raises(batchkiln.InputError, match="did you mean `epsilon-2`"):
+                way()
+        jobs = queue.overview().jobs
+        unchecked = queue.enqueue(FOXES | {"defaults": wrong}, no_catalogue=True)
+
+    assert jobs == ()
+    assert unchecked.report.new == 2
+    assert unchecked.report.warnings == ()
+
+
+def test_an_unreadable_catalogue_stops_no_enqueue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result warns of it each time, though the service is asked once."""
+    monkeypatch.setenv("STUDIO_KEY", "k" * 20)
+    account = {"name": "main", "keys": [{"env": "STUDIO_KEY"}]}
+    studio = {"base_url": "http://127.0.0.1:9/api/v1", "accounts": [account]}
+    config = {"default_profile": "studio", "profiles": {"studio": studio}}
+    asked: list[str] = []
+    read = Catalogues.of
+
+    async def counted(self: Catalogues, profile: Profile, account: str) -> Catalogue | None:
+        asked.append(account)
+        return await read(self, profile, account)
+
+    monkeypatch.setattr(Catalogues, "of", counted)
+    with batchkiln.open_queue_sync(tmp_path / "queue.db", config=config, working_dir=tmp_path) as queue:
+        applied = [queue.enqueue_items(["A fox"], job=job, defaults=SMALL) for job in ("a", "b")]
+
+    assert [each.report.new for each in applied] == [1, 1]
+    for each in applied:
+        (warning,) = each.report.warnings
+        assert "were not checked against the service's catalogue, which could not be read" in warning.reason
+    assert asked == ["main"]
 
 
 async def test_canceling_ends_a_rehearsal(tmp_path: Path) -> None:
