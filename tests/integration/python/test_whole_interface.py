@@ -32,6 +32,14 @@ def opened(folder: Path) -> batchkiln.SyncQueue:
     return batchkiln.open_queue_sync(folder / "queue.db", config=CONFIG, working_dir=folder)
 
 
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Return the configuration of a service that nobody runs."""
+    monkeypatch.setenv("STUDIO_KEY", "k" * 20)
+    account = {"name": "main", "keys": [{"env": "STUDIO_KEY"}]}
+    studio = {"base_url": "http://127.0.0.1:9/api/v1", "accounts": [account]}
+    return {"default_profile": "studio", "profiles": {"studio": studio}}
+
+
 def test_a_plan_and_a_rehearsal_leave_the_queue_as_it_is(tmp_path: Path) -> None:
     """Both tell the price that a run then charges, and enqueue nothing."""
     with opened(tmp_path) as queue:
@@ -96,12 +104,21 @@ def test_enqueueing_checks_the_catalogue(tmp_path: Path) -> None:
     assert unchecked.report.warnings == ()
 
 
+def test_a_plan_without_prices_does_not_show_a_price_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service cannot be reached: the most is known by bounds, the price is not."""
+    with batchkiln.open_queue_sync(tmp_path / "queue.db", config=unreachable(monkeypatch)) as queue:
+        plan = queue.plan(FOXES)
+
+    assert plan.unpriced == 2
+    assert "credits: not known" in repr(plan)
+    assert "epsilon-2: 2 items, price not known" in repr(plan)
+    assert "items without a known price: 2" in repr(plan.jobs[0])
+
+
 def test_an_unreadable_catalogue_stops_no_enqueue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result warns of it each time, though the service is asked once."""
-    monkeypatch.setenv("STUDIO_KEY", "k" * 20)
-    account = {"name": "main", "keys": [{"env": "STUDIO_KEY"}]}
-    studio = {"base_url": "http://127.0.0.1:9/api/v1", "accounts": [account]}
-    config = {"default_profile": "studio", "profiles": {"studio": studio}}
     asked: list[str] = []
     read = Catalogues.of
 
@@ -110,6 +127,7 @@ def test_an_unreadable_catalogue_stops_no_enqueue(tmp_path: Path, monkeypatch: p
         return await read(self, profile, account)
 
     monkeypatch.setattr(Catalogues, "of", counted)
+    config = unreachable(monkeypatch)
     with batchkiln.open_queue_sync(tmp_path / "queue.db", config=config, working_dir=tmp_path) as queue:
         applied = [queue.enqueue_items(["A fox"], job=job, defaults=SMALL) for job in ("a", "b")]
 
@@ -251,11 +269,17 @@ def test_a_forgotten_async_with_is_told() -> None:
 def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -> None:
     """Each result fits on a few lines; a notebook's table escapes what a manifest says."""
     with opened(tmp_path) as queue:
+        plan = queue.plan(FOXES)
+        applied = queue.enqueue(FOXES | {"items": ["A <b>red</b> fox", "An owl " * 200]})
         shown = [
-            queue.plan(FOXES),
+            plan,
+            plan.jobs[0],
             queue.rehearse(FOXES),
-            queue.enqueue(FOXES | {"items": ["A <b>red</b> fox", "An owl " * 200]}),
+            applied,
+            applied.report,
             queue.run(),
+            queue.preview_retry("foxes"),
+            queue.preview_redo("foxes", ["item-1"]),
             queue.status("foxes"),
             queue.overview(),
             *queue.items("foxes"),
