@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, Unpack
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
 from batchkiln.api.changes import Changes
+from batchkiln.api.item_selection import StateNames, member_of
 from batchkiln.api.reading import Results
 from batchkiln.api.run import RunOptions, RunResult, Until
 from batchkiln.clock import ServiceClock, machine_now
@@ -428,10 +429,13 @@ class Queue(Changes):
         observed = self._engine.observed_times() if self._engine is not None else {}
         return await self.reader.read(read_overview, self.app.config, names, machine_now(), observed)
 
-    async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
-        """Yield a job's items in order. They are read page by page."""
-        after = 0
-        while page := await self.reader.read(_page, job, state, after):
+    async def items(self, job: str, *, state: ItemState | StateNames | None = None) -> AsyncGenerator[ItemSummary]:
+        """Yield a job's items in order, or those in a state such as `"done"`. They are read page by page.
+
+        Raise `InputError` for an unknown job or state.
+        """
+        after, wanted = 0, None if state is None else member_of(ItemState, state, "state")
+        while page := await self.reader.read(_page, job, wanted, after):
             for item in page:
                 yield item
             after = page[-1].id

@@ -99,7 +99,8 @@ class JobPlan(Shown):
         yield "job", self.manifest.spec.name
         yield "profile", self.manifest.profile
         yield "to send", self.to_send
-        yield "changes", [f"{number:,} {kind.replace('_', ' ')}" for kind, number in self.manifest.numbers.items()]
+        numbers = self.manifest.numbers.items()
+        yield "changes", [f"{number:,} {kind.replace('_', ' ')}" for kind, number in numbers if number]
         yield "to be rejected", self.rejected or None
         yield "items without a known price", self.unpriced_items or None
         yield "credits at most", self.most

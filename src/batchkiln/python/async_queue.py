@@ -14,7 +14,7 @@ from batchkiln.api import queue as api_queue
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.exporting import checked_splits, export_job
-from batchkiln.api.item_selection import ItemSelection, Verdicts
+from batchkiln.api.item_selection import ItemSelection, Verdicts, member_of
 from batchkiln.api.queue import manifest_source
 from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
@@ -161,14 +161,14 @@ class Queue(api_queue.Queue):
         place = os.fspath(to) if to is not None else f"exports/{job}/{format}"
         try:
             options = ExportOptions(
-                Format(format),
+                member_of(Format, format, "format"),
                 place if is_url(place) else str(self.app.working_dir / place),
-                None if link is None else Link(link),
+                None if link is None else member_of(Link, link, "link"),
                 checked_splits(splits or {"train": 1.0}),
                 items_per_shard,
                 is_thorough=check == "sha256",
             )
-        except ValueError as error:
+        except (ValueError, InputError) as error:
             raise InputError(f"{error}; nothing was written") from error
         stop = threading.Event()
         async with open_reader(self.app.queue) as reader:

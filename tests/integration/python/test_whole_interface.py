@@ -5,12 +5,13 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 import pytest
 
 import batchkiln
 from batchkiln import ItemState
+from batchkiln.api.item_selection import StateNames
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.planning.catalogues import Catalogues
@@ -136,6 +137,20 @@ def test_an_unreadable_catalogue_stops_no_enqueue(tmp_path: Path, monkeypatch: p
         (warning,) = each.report.warnings
         assert "were not checked against the service's catalogue, which could not be read" in warning.reason
     assert asked == ["main"]
+
+
+def test_wrong_words_are_answered_with_the_right_ones(tmp_path: Path) -> None:
+    """A state, a format and a kind of link are texts; an unknown one names those there are."""
+    assert set(get_args(StateNames)) == {*ItemState}
+    with opened(tmp_path) as queue:
+        queue.enqueue(FOXES)
+        assert len(list(queue.items("foxes", state="queued"))) == 2
+        with pytest.raises(batchkiln.InputError, match=r"state must be one of queued, .*, not 'finished'"):
+            list(queue.items("foxes", state="finished"))  # type: ignore[arg-type]
+        with pytest.raises(batchkiln.InputError, match=r"format must be one of jsonl, csv, .*, not 'foo'; nothing"):
+            queue.export("foxes", format="foo")  # type: ignore[arg-type]
+        with pytest.raises(batchkiln.InputError, match="link must be one of hard, sym, copy, not 'foo'; nothing"):
+            queue.export("foxes", link="foo")  # type: ignore[arg-type]
 
 
 async def test_canceling_ends_a_rehearsal(tmp_path: Path) -> None:
