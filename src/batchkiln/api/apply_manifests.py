@@ -52,15 +52,9 @@ class Applied(Shown):
     taken: tuple[str, ...] = ()
 
     def _shown(self) -> Iterator[tuple[str, object]]:
-        report = self.report
         yield "job", self.job.name
         yield "profile", self.profile
-        yield "new", report.new
-        yield "known", report.known
-        yield "updated", report.updated or None
-        yield "made again", report.redone or None
-        yield "canceled", report.pruned or None
-        yield "warnings", [warning.reason for warning in report.warnings]
+        yield from self.report._shown()  # noqa: SLF001  the same display
 
 
 async def apply_manifests(

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from enum import StrEnum
+from typing import Final, Literal, TypeVar
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
@@ -11,6 +12,20 @@ from batchkiln.store import Filter, Reader
 _PREFIX: Final = "metadata."
 
 Verdicts = Literal["kept", "dropped", "unreviewed"]
+
+StateNames = Literal[
+    "queued", "submitting", "active", "downloading", "done", "failed", "rejected", "expired", "canceled", "held"
+]
+"""The texts of `ItemState`, for a program that does not import it."""
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def member_of(kind: type[E], value: str, argument: str) -> E:
+    """Return the member of an enumeration with this value. Raise `InputError` with all values for another one."""
+    if value not in {*kind}:
+        raise InputError(f"{argument} must be one of {', '.join(kind)}, not {value!r}")
+    return kind(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, Unpack
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
 from batchkiln.api.changes import Changes
+from batchkiln.api.item_selection import StateNames, member_of
 from batchkiln.api.reading import Results
 from batchkiln.api.run import RunOptions, RunResult, Until
 from batchkiln.clock import ServiceClock, machine_now
@@ -87,23 +88,31 @@ class Queue(Changes):
         on_change: OnChange = "error",
         prune: bool = False,
         allow_duplicates: bool = False,
+        no_catalogue: bool = False,
     ) -> Applied:
         """Apply a manifest: the path of a file, or a mapping with a manifest's fields, those of `Manifest`.
 
         Applying it again is safe: known items stay unchanged, and new ones are added. New items whose requests the job
-        has already paid for are mistakes, unless `allow_duplicates`. Raise `InputError` with all mistakes; nothing was
-        enqueued then.
+        has already paid for are mistakes, unless `allow_duplicates`. Items are checked against the service's catalogue,
+        unless `no_catalogue`; that it could not be read is a warning of the result's report. Raise `InputError` with
+        all mistakes; nothing was enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
         path, stream, name = manifest_source(manifest)
-        return await self._apply(path, stream, name, options)
+        return await self._apply(path, stream, name, options, no_catalogue=no_catalogue)
 
     async def enqueue_text(
-        self, text: str, *, on_change: OnChange = "error", prune: bool = False, allow_duplicates: bool = False
+        self,
+        text: str,
+        *,
+        on_change: OnChange = "error",
+        prune: bool = False,
+        allow_duplicates: bool = False,
+        no_catalogue: bool = False,
     ) -> Applied:
         """Apply a manifest's text; see `enqueue`."""
         options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
-        return await self._apply("-", BytesIO(text.encode()), "<text>", options)
+        return await self._apply("-", BytesIO(text.encode()), "<text>", options, no_catalogue=no_catalogue)
 
     async def enqueue_items(
         self,
@@ -113,6 +122,7 @@ class Queue(Changes):
         on_change: OnChange = "error",
         prune: bool = False,
         allow_duplicates: bool = False,
+        no_catalogue: bool = False,
         **header: Unpack[JobFields],
     ) -> Applied:
         """Apply a manifest whose other fields are keyword arguments: `job`, `defaults`, `budget`, `output` and so on.
@@ -123,7 +133,7 @@ class Queue(Changes):
         """
         options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
         stream = as_stream({"version": 1} | header, _checked_items(items))
-        return await self._apply("-", stream, IN_PROGRAM, options)
+        return await self._apply("-", stream, IN_PROGRAM, options, no_catalogue=no_catalogue)
 
     async def apply(
         self,
@@ -151,7 +161,10 @@ class Queue(Changes):
                 catalogue_of=catalogue_of,
             )
 
-    async def _apply(self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions) -> Applied:
+    async def _apply(
+        self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions, *, no_catalogue: bool
+    ) -> Applied:
+        del no_catalogue  # the queue of a Python program reads catalogues: batchkiln.python.async_queue
         return (await self.apply([path], options=options, stdin=stdin, stdin_name=stdin_name))[0]
 
     # --- running ---
@@ -416,10 +429,13 @@ class Queue(Changes):
         observed = self._engine.observed_times() if self._engine is not None else {}
         return await self.reader.read(read_overview, self.app.config, names, machine_now(), observed)
 
-    async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
-        """Yield a job's items in order. They are read page by page."""
-        after = 0
-        while page := await self.reader.read(_page, job, state, after):
+    async def items(self, job: str, *, state: ItemState | StateNames | None = None) -> AsyncGenerator[ItemSummary]:
+        """Yield a job's items in order, or those in a state such as `"done"`. They are read page by page.
+
+        Raise `InputError` for an unknown job or state.
+        """
+        after, wanted = 0, None if state is None else member_of(ItemState, state, "state")
+        while page := await self.reader.read(_page, job, wanted, after):
             for item in page:
                 yield item
             after = page[-1].id

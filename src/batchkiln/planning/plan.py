@@ -80,8 +80,8 @@ class AffectedItem:
 _ALL_ITEMS: Final = Selection()
 
 
-@dataclass(frozen=True, slots=True)
-class JobPlan:
+@dataclass(frozen=True, slots=True, repr=False)
+class JobPlan(Shown):
     """The plan of one manifest.
 
     `end` is empty if the job is paused. `most` is the maximum cost, with bounds for items without a price. `affected`
@@ -96,6 +96,16 @@ class JobPlan:
     unpriced: tuple[UnpricedGroup, ...]
     most: int
     affected: Mapping[Unpayable | RefusedClass, tuple[AffectedItem, ...]] = field(default_factory=dict)
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "job", self.manifest.spec.name
+        yield "profile", self.manifest.profile
+        yield "to send", self.to_send
+        numbers = self.manifest.numbers.items()
+        yield "changes", [f"{number:,} {kind.replace('_', ' ')}" for kind, number in numbers if number]
+        yield "to be rejected", self.rejected or None
+        yield "items without a known price", self.unpriced_items or None
+        yield "credits at most", self.most
 
     def named(self, group: Unpayable | RefusedClass) -> tuple[AffectedItem, ...]:
         """Return the first items of a group that would be rejected."""
@@ -163,12 +173,10 @@ class Plan(Shown):
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "jobs", [f"{job.manifest.spec.name}: {plural(job.to_send, 'item')} to send" for job in self.jobs]
-        yield "credits", self.credits
-        yield "at most", self.most if self.unpriced else None
-        yield (
-            "models",
-            [f"{cost.model}: {plural(cost.items, 'item')}, {plural(cost.credits, 'credit')}" for cost in self.costs],
-        )
+        yield "credits", self.credits if self.credits or not self.unpriced else "not known"
+        yield "items without a known price", self.unpriced or None
+        yield "credits at most", self.most if self.unpriced else None
+        yield "models", [f"{cost.model}: {plural(cost.items, 'item')}, {_price(cost)}" for cost in self.costs]
         yield "ends", end_of_all(end for job in self.jobs if (end := self.end_of(job)) is not None)
         yield "warnings", self.warnings
 
@@ -221,6 +229,12 @@ class Plan(Shown):
     def would_do_anything(self) -> bool:
         """Whether `run` would change or send anything."""
         return any(job.has_changes or job.to_send for job in self.jobs)
+
+
+def _price(cost: ModelCost) -> str:
+    if cost.unpriced and not cost.credits:
+        return "price not known"
+    return plural(cost.credits, "credit") + (f" and {cost.unpriced:,} without a known price" if cost.unpriced else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "changed_after_sent",
             name,
-            f"{_items(report.changed_count)} changed after they were sent: `run` refuses the manifest (exit 2). Use "
+            f"{_items(report.changed_count)} changed after being sent: `run` refuses the manifest (exit 2). Use "
             "new ids to generate both versions, or pass --on-change keep or --on-change redo",
         )
     yield from _duplicate_warnings(job, allows_duplicates=plan.allows_duplicates)

@@ -4,29 +4,46 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import BinaryIO, Final, Literal, NamedTuple, TypeVar
 
 from batchkiln.api import queue as api_queue
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.exporting import checked_splits, export_job
-from batchkiln.api.item_selection import ItemSelection, Verdicts
+from batchkiln.api.item_selection import ItemSelection, Verdicts, member_of
 from batchkiln.api.queue import manifest_source
 from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
-from batchkiln.core.errors import InputError
+from batchkiln.config import Profile
+from batchkiln.core.catalog_checks import Catalogue
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.urls import is_url
 from batchkiln.exports import ExportOptions, ExportResult, Format, Link
 from batchkiln.logs import IS_SILENT
 from batchkiln.manifest.typed_fields import Manifest
+from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.queue_access import open_access
 from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
 from batchkiln.reports.report_writer import WrittenReport
-from batchkiln.store import ApplyOptions, Filter, OnChange
+from batchkiln.store import ApplyOptions, Filter, OnChange, Store
 
 T = TypeVar("T")
+
+CATALOGUE_KEPT: Final = timedelta(minutes=5)
+"""A program that enqueues often reads a catalogue, or waits for one in vain, at most once in this time."""
+
+
+class _CatalogueRead(NamedTuple):
+    """A catalogue, or None and the warning that it could not be read."""
+
+    catalogue: Catalogue | None
+    warnings: tuple[Diagnostic, ...]
+    at: datetime
 
 
 class _RehearsalStopped(Exception):
@@ -35,6 +52,43 @@ class _RehearsalStopped(Exception):
 
 class Queue(api_queue.Queue):
     """An open queue. Jobs and items are identified by name. Times are service time."""
+
+    def __init__(self, store: Store, reader: Store, app: AppContext) -> None:
+        """Use `open_queue` instead."""
+        super().__init__(store, reader, app)
+        self._catalogues: dict[str, _CatalogueRead] = {}  # by profile
+
+    async def _apply(
+        self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions, *, no_catalogue: bool
+    ) -> Applied:
+        """Apply one manifest. Its items are checked against the service's catalogue if that can be read."""
+        warnings: list[Diagnostic] = []
+
+        async def catalogue_of(profile: Profile, account: str) -> Catalogue | None:
+            read = await self._catalogue(profile, account)
+            warnings.extend(read.warnings)
+            return read.catalogue
+
+        (applied,) = await self.apply(
+            [path],
+            options=options,
+            stdin=stdin,
+            stdin_name=stdin_name,
+            catalogue_of=None if no_catalogue else catalogue_of,
+        )
+        return replace(applied, report=replace(applied.report, warnings=(*warnings, *applied.report.warnings)))
+
+    async def _catalogue(self, profile: Profile, account: str) -> _CatalogueRead:
+        """Return the catalogue of a profile; it is read through `account` unless it was read a short time ago."""
+        now, known = self.app.environment.wall(), self._catalogues.get(profile.name)
+        if known is not None and abs(now - known.at) < CATALOGUE_KEPT:
+            return known
+        async with open_access(self.app) as access:
+            catalogues = Catalogues(access)
+            catalogue = await catalogues.of(profile, account)
+        warnings = tuple(Diagnostic(text) for text in catalogues.new_warnings().values())
+        self._catalogues[profile.name] = read = _CatalogueRead(catalogue, warnings, now)
+        return read
 
     async def plan(
         self,
@@ -107,14 +161,14 @@ class Queue(api_queue.Queue):
         place = os.fspath(to) if to is not None else f"exports/{job}/{format}"
         try:
             options = ExportOptions(
-                Format(format),
+                member_of(Format, format, "format"),
                 place if is_url(place) else str(self.app.working_dir / place),
-                None if link is None else Link(link),
+                None if link is None else member_of(Link, link, "link"),
                 checked_splits(splits or {"train": 1.0}),
                 items_per_shard,
                 is_thorough=check == "sha256",
             )
-        except ValueError as error:
+        except (ValueError, InputError) as error:
             raise InputError(f"{error}; nothing was written") from error
         stop = threading.Event()
         async with open_reader(self.app.queue) as reader:

@@ -15,6 +15,7 @@ from typing import Final, Literal
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.diff import Difference, DiffKind, all_differences, apply_change, differences_after
 from batchkiln.store.identity import SameRequest, adopt_old_ids, find_paid_before, new_job_detail, paid_before
@@ -32,6 +33,7 @@ MOVES_AT_ONCE: Final = 2_000
 """Changed items per transaction; each adds an event."""
 
 CHANGED_SHOWN: Final = 20
+_WARNINGS_SHOWN: Final = 3
 
 __all__ = ["ApplyOptions", "ApplyReport", "DiagnosticAt", "Placed", "apply_manifest", "compared"]
 
@@ -65,8 +67,8 @@ class ApplyOptions:
         return self.dry_run and not self.is_trial
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ApplyReport(Shown):
     """The result of applying a manifest, or its preview. The manifest has `new` + `known` items.
 
     `updated` counts known items whose request or settings changed. `changed` names the first 20 of `changed_count`
@@ -95,6 +97,19 @@ class ApplyReport:
     paid_before: int = 0
     digest: str = field(default="", compare=False)
     warnings: tuple[Diagnostic, ...] = ()
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "new", self.new
+        yield "known", self.known
+        yield "updated", self.updated or None
+        yield "changed after being sent", self.changed_count or None
+        yield "kept as sent", self.kept or None
+        yield "queued again", self.requeued or None
+        yield "made again", self.redone or None
+        yield "no longer in the manifest", self.missing or None
+        yield "canceled", self.pruned or None
+        yield "paid before", self.paid_before or None
+        yield "warnings", [warning.reason for warning in self.warnings[:_WARNINGS_SHOWN]]
 
 
 def apply_manifest(

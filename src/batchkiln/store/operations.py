@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from batchkiln.core.errors import command_arguments
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store.item_sources import waiting_for, waiting_for_queued
 from batchkiln.store.items import Items
@@ -21,6 +22,8 @@ from batchkiln.store.transitions import set_paused, transition_all
 
 ITEMS_AT_ONCE: Final = 10_000
 """Items per transaction; it takes some tenths of a second, for which another process waits."""
+
+_SKIPPED_SHOWN: Final = 3
 
 _NOT_RETRIED: Final = {
     ItemState.QUEUED: "it is already queued",
@@ -65,8 +68,8 @@ class Skipped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RetryReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class RetryReport(Shown):
     """The number of items that a retry queues, by their previous state.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
@@ -82,6 +85,12 @@ class RetryReport:
     paying_again: int
     newest_attempt: int = 0
 
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "queued again", [f"{count:,} {state}" for state, count in self.requeued.items()] or 0
+        yield "may be paid again", self.paying_again or None
+        yield from _costs_shown(self.may_cost, self.unquoted)
+        yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped[:_SKIPPED_SHOWN]]
+
 
 @dataclass(frozen=True, slots=True)
 class CancelReport:
@@ -92,8 +101,8 @@ class CancelReport:
     waiting: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RedoReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class RedoReport(Shown):
     """The number of done items that are made again.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
@@ -106,6 +115,16 @@ class RedoReport:
     may_cost: int | None
     unquoted: int
     newest_attempt: int = 0
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "made again", self.redone
+        yield from _costs_shown(self.may_cost, self.unquoted)
+        yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped[:_SKIPPED_SHOWN]]
+
+
+def _costs_shown(may_cost: int | None, unquoted: int) -> Iterator[tuple[str, object]]:
+    yield "may cost in credits", may_cost
+    yield "items without a known price", unquoted or None
 
 
 @dataclass(frozen=True, slots=True)

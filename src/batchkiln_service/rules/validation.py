@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final, TypeVar
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from pydantic_core import ErrorDetails
 from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.catalog import Kind, Mode, Model, size_pixels
 from batchkiln_service.rules.error_messages import (
+    EXCERPT_CHARACTERS,
     choices_of,
     excerpt,
     first_of,
@@ -124,7 +126,9 @@ def _model(value: Json, catalog: Mapping[str, Model], kind: Kind | None) -> Mode
     if not isinstance(value, str):
         raise invalid(f"model is required and must be text; allowed: {listed(offered)}")
     if value not in offered:
-        raise unsupported(f"model {excerpt(value)} is not offered here; allowed: {listed(offered)}")
+        close = get_close_matches(value[:EXCERPT_CHARACTERS], offered, n=1)
+        meant = f"did you mean `{close[0]}`? " if close else ""  # before the list, which a client may cut
+        raise unsupported(f"model {excerpt(value)} is not offered here; {meant}allowed: {listed(offered)}")
     return catalog[value]
 
 

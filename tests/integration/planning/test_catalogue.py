@@ -6,6 +6,7 @@ from textwrap import dedent
 
 import pytest
 
+import batchkiln
 from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln.store.usage import logged_requests
 from integration.cli.workspace import HURRIED, Workspace
@@ -167,6 +168,28 @@ async def test_the_read_is_noted_in_the_queue(make_ground: GroundMaker) -> None:
     result = await asyncio.to_thread(place.call, "enqueue", *manifests)
 
     assert result.exit == 0, result.err
+    assert await ground.sent() == ["/models"]
+    database = await SqliteDatabase.open_for_reading(ground.queue)
+    noted = await database.read(logged_requests, "studio", 60)
+    await database.close()
+    assert len(noted) == 1
+
+
+async def test_a_program_reads_the_catalogue_once_and_the_read_is_noted(make_ground: GroundMaker) -> None:
+    """A queue that stays open asks once for several manifests, also while it holds its own lock (Law 5)."""
+    ground = await make_ground()
+    studio(ground)
+    small: batchkiln.Defaults = {"mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+
+    async with (
+        batchkiln.open_queue(ground.queue, config=ground.folder / "batchkiln.yaml", working_dir=ground.folder) as queue,
+        queue.driving(command="work"),
+    ):
+        for job in "ab":
+            await queue.enqueue_items(["x"], job=job, defaults={"model": "epsilon-2", **small})
+        with pytest.raises(batchkiln.InputError, match="did you mean `epsilon-2`"):
+            await queue.enqueue_items(["x"], job="c", defaults={"model": "epsilon2", **small})
+
     assert await ground.sent() == ["/models"]
     database = await SqliteDatabase.open_for_reading(ground.queue)
     noted = await database.read(logged_requests, "studio", 60)

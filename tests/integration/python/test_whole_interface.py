@@ -5,21 +5,40 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, get_args
 
 import pytest
 
 import batchkiln
 from batchkiln import ItemState
+from batchkiln.api.item_selection import StateNames
+from batchkiln.config import Profile
+from batchkiln.core.catalog_checks import Catalogue
+from batchkiln.planning.catalogues import Catalogues
 from support.programs import environment
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
-SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
+SMALL: Final[batchkiln.Defaults] = {
+    "model": "epsilon-2",
+    "mode": "text-to-image",
+    "parameters": {"resolution": "512x512"},
+}
 FOXES: Final = {"version": 1, "job": "foxes", "defaults": SMALL, "items": ["A red fox", "An arctic fox"]}
 
 
 def opened(folder: Path) -> batchkiln.SyncQueue:
     return batchkiln.open_queue_sync(folder / "queue.db", config=CONFIG, working_dir=folder)
+
+
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Return the configuration of a service that nobody runs."""
+    monkeypatch.setenv("STUDIO_KEY", "k" * 20)
+    account = {"name": "main", "keys": [{"env": "STUDIO_KEY"}]}
+    studio = {"base_url": "http://127.0.0.1:9/api/v1", "accounts": [account]}
+    return {"default_profile": "studio", "profiles": {"studio": studio}}
 
 
 def test_a_plan_and_a_rehearsal_leave_the_queue_as_it_is(tmp_path: Path) -> None:
@@ -60,6 +79,78 @@ def test_a_mistake_in_a_mapping_is_told_by_a_plan(tmp_path: Path) -> None:
             queue.plan({"version": 1, "job": "foxes"})
         with pytest.raises(batchkiln.InputError, match="unknown field `promt`"):
             queue.plan(FOXES | {"items": [{"promt": "A fox"}]})
+
+
+def test_enqueueing_checks_the_catalogue(tmp_path: Path) -> None:
+    """A model that the service does not list is a mistake by each way to enqueue, as by the command."""
+    wrong: batchkiln.Defaults = {**SMALL, "model": "epsilon2"}
+    text = f"version: 1\njob: foxes\ndefaults: {wrong}\nitems: [A fox, An owl]\n"
+    (tmp_path / "foxes.yaml").write_text(text)
+
+    with opened(tmp_path) as queue:
+        ways: tuple[Callable[[], object], ...] = (
+            lambda: queue.enqueue(FOXES | {"defaults": wrong}),
+            lambda: queue.enqueue(tmp_path / "foxes.yaml"),
+            lambda: queue.enqueue_text(text),
+            lambda: queue.enqueue_items(["A fox", {"prompt": "An owl", "model": "nano2"}], job="foxes", defaults=wrong),
+        )
+        for way in ways:
+            with pytest.raises(batchkiln.InputError, match="did you mean `epsilon-2`"):
+                way()
+        jobs = queue.overview().jobs
+        unchecked = queue.enqueue(FOXES | {"defaults": wrong}, no_catalogue=True)
+
+    assert jobs == ()
+    assert unchecked.report.new == 2
+    assert unchecked.report.warnings == ()
+
+
+def test_a_plan_without_prices_does_not_show_a_price_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service cannot be reached: the most is known by bounds, the price is not."""
+    with batchkiln.open_queue_sync(tmp_path / "queue.db", config=unreachable(monkeypatch)) as queue:
+        plan = queue.plan(FOXES)
+
+    assert plan.unpriced == 2
+    assert "credits: not known" in repr(plan)
+    assert "epsilon-2: 2 items, price not known" in repr(plan)
+    assert "items without a known price: 2" in repr(plan.jobs[0])
+
+
+def test_an_unreadable_catalogue_stops_no_enqueue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result warns of it each time, though the service is asked once."""
+    asked: list[str] = []
+    read = Catalogues.of
+
+    async def counted(self: Catalogues, profile: Profile, account: str) -> Catalogue | None:
+        asked.append(account)
+        return await read(self, profile, account)
+
+    monkeypatch.setattr(Catalogues, "of", counted)
+    config = unreachable(monkeypatch)
+    with batchkiln.open_queue_sync(tmp_path / "queue.db", config=config, working_dir=tmp_path) as queue:
+        applied = [queue.enqueue_items(["A fox"], job=job, defaults=SMALL) for job in ("a", "b")]
+
+    assert [each.report.new for each in applied] == [1, 1]
+    for each in applied:
+        (warning,) = each.report.warnings
+        assert "were not checked against the service's catalogue, which could not be read" in warning.reason
+    assert asked == ["main"]
+
+
+def test_wrong_words_are_answered_with_the_right_ones(tmp_path: Path) -> None:
+    """A state, a format and a kind of link are texts; an unknown one names those there are."""
+    assert set(get_args(StateNames)) == {*ItemState}
+    with opened(tmp_path) as queue:
+        queue.enqueue(FOXES)
+        assert len(list(queue.items("foxes", state="queued"))) == 2
+        with pytest.raises(batchkiln.InputError, match=r"state must be one of queued, .*, not 'finished'"):
+            list(queue.items("foxes", state="finished"))  # type: ignore[arg-type]
+        with pytest.raises(batchkiln.InputError, match=r"format must be one of jsonl, csv, .*, not 'foo'; nothing"):
+            queue.export("foxes", format="foo")  # type: ignore[arg-type]
+        with pytest.raises(batchkiln.InputError, match="link must be one of hard, sym, copy, not 'foo'; nothing"):
+            queue.export("foxes", link="foo")  # type: ignore[arg-type]
 
 
 async def test_canceling_ends_a_rehearsal(tmp_path: Path) -> None:
@@ -193,11 +284,17 @@ def test_a_forgotten_async_with_is_told() -> None:
 def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -> None:
     """Each result fits on a few lines; a notebook's table escapes what a manifest says."""
     with opened(tmp_path) as queue:
+        plan = queue.plan(FOXES)
+        applied = queue.enqueue(FOXES | {"items": ["A <b>red</b> fox", "An owl " * 200]})
         shown = [
-            queue.plan(FOXES),
+            plan,
+            plan.jobs[0],
             queue.rehearse(FOXES),
-            queue.enqueue(FOXES | {"items": ["A <b>red</b> fox", "An owl " * 200]}),
+            applied,
+            applied.report,
             queue.run(),
+            queue.preview_retry("foxes"),
+            queue.preview_redo("foxes", ["item-1"]),
             queue.status("foxes"),
             queue.overview(),
             *queue.items("foxes"),

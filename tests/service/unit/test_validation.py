@@ -94,7 +94,8 @@ def test_required_field_is_asked_for(field: str) -> None:
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        ({**IMAGE, "model": "omega-1"}, "model 'omega-1'"),
+        ({**IMAGE, "model": "omega-1"}, "model 'omega-1' is not offered here; allowed: "),
+        ({**IMAGE, "model": "epsilon2"}, "is not offered here; did you mean `epsilon-2`? allowed: "),
         ({**IMAGE, "mode": "text-to-video"}, "text-to-image, image-to-image"),
         (with_parameters(IMAGE, resolution="720p"), "512x512"),
         (with_parameters(IMAGE, aspect_ratio="16:9"), "allowed: 1:1"),
