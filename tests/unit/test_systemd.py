@@ -11,7 +11,7 @@ import click
 import pytest
 
 from batchkiln.cli.main import program
-from batchkiln.core.errors import ExitStatus
+from batchkiln.core.errors import ExitStatus, QueueBusy, SharedFolderAway
 
 UNITS: Final = sorted((Path(__file__).resolve().parents[2] / "docs" / "systemd").glob("*.service"))
 GUIDE: Final = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "systemd.md").read_text("utf-8")
@@ -71,6 +71,19 @@ def test_unit_starts_without_a_shared_folder(unit: Path) -> None:
     (paths,) = found["ReadWritePaths"]
 
     assert [path for path in paths.split() if not path.startswith("-")] == found["WorkingDirectory"]
+
+
+def test_worker_is_started_again_until_its_folder_is_mounted() -> None:
+    """A start repeats what it wants, and is itself never repeated after what it requires has failed."""
+    (unit,) = (each for each in UNITS if each.stem == "batchkiln-worker")
+    found = settings(unit)
+
+    assert "-/mnt/kiln" in found["ReadWritePaths"][0].split()
+    assert "mnt-kiln.mount" in found["Wants"]
+    assert "mnt-kiln.mount" in found["After"]
+    assert found.keys().isdisjoint({"Requires", "RequiresMountsFor", "BindsTo"})
+    assert str(int(SharedFolderAway("away").exit_status)) not in found["RestartPreventExitStatus"][0].split()
+    assert str(int(QueueBusy("away").exit_status)) not in found["RestartPreventExitStatus"][0].split()
 
 
 def test_password_of_the_database_is_read_whatever_its_mode() -> None:

@@ -122,6 +122,15 @@ class QueueUnusable(InputError):
     """The queue file is not a queue, is damaged, or was written by a newer version."""
 
 
+class SharedFolderAway(InputError):
+    """The folder of all machines is not at its place, perhaps because it is not mounted yet: a later start may succeed.
+
+    Its exit status is not that of a mistake, so that a service manager starts a worker again.
+    """
+
+    exit_status = ExitStatus.UNEXPECTED
+
+
 class QueueInUse(BatchkilnError):
     """Another process runs this queue."""
 
