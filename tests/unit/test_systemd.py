@@ -1,5 +1,6 @@
 """The units of docs/systemd: their commands are the program's, they end in order, and systemd accepts them."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -104,6 +105,17 @@ def test_files_of_the_unit_are_those_of_the_guide(unit: Path) -> None:
     assert sources
     assert [source for source in sources if f"install -m 600 /dev/stdin {source}" not in GUIDE] == []
     assert f"systemctl enable --now {unit.stem}\n" in GUIDE
+
+
+def test_commands_of_the_guide_run_as_root() -> None:
+    """The program is not on root's path, and the password is in the service file alone."""
+    blocks = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
+    using = [block for block in blocks if "service=kiln" in block]
+
+    assert len(using) == 4
+    assert [block for block in using if "export PGSERVICEFILE=/etc/batchkiln/pg_service.conf\n" not in block] == []
+    bare = r"^batchkiln |postgresql://\w"
+    assert [block for block in blocks if re.search(bare, block, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
