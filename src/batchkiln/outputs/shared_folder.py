@@ -30,8 +30,8 @@ class SharedFolder:
     def check_names(self, owner: str) -> None:
         """Write a file, and link it to the same second name twice: the second link must fail.
 
-        This protects workers that finish files of one name at the same moment. Raise `SharedFolderAway` if the folder is
-        not there, `InputError` if its file system is unsuitable, and `OutputDirNotWritable` if it refuses the write.
+        This protects workers that finish files of one name at the same moment. Raise `SharedFolderAway` if the folder
+        is not there, `InputError` if its file system is unsuitable, and `OutputDirNotWritable` if it refuses the write.
         """
         if not self._files.is_folder(self.root):
             raise SharedFolderAway(
