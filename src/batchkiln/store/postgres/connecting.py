@@ -250,11 +250,15 @@ def translated(error: psycopg.Error, url: DatabaseUrl) -> Exception:
     if isinstance(error, CommitUnknown):
         return CommitInDoubt(
             f"{url}: the connection was lost in a commit ({message}); the change may be stored or not. Run the same "
-            "command again: it reads first, and sends nothing twice"
+            "command again: it reads first, and sends nothing twice",
+            reason=f"{url}: the connection was lost in a commit ({message})",
         )
     for kinds, meaning, remedy in _MEANINGS:
         if isinstance(error, kinds):
-            return meaning(f"{url}: {message}; {remedy}")
+            reason = f"{url}: {message}"
+            if issubclass(meaning, QueueConnectionLost):
+                return meaning(f"{reason}; {remedy}", reason=reason)
+            return meaning(f"{reason}; {remedy}")
     return error
 
 
