@@ -159,8 +159,8 @@ def serve(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for line in process.stdout:
-        if link := re.search(r"http://\S+token=\S+", line):
-            return process, link[0]
+        if shown := re.search(r"(http://\S+) \(sign in with the token in (.+)\)", line):
+            return process, f"{shown[1]}/?token={(folder / shown[2]).read_text('ascii').strip()}"
     raise SystemExit("the dashboard did not begin")
 
 

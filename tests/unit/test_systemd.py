@@ -1,5 +1,6 @@
 """The units of docs/systemd: their commands are the program's, they end in order, and systemd accepts them."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import click
 import pytest
 
 from batchkiln.cli.main import program
-from batchkiln.core.errors import ExitStatus
+from batchkiln.core.errors import ExitStatus, QueueBusy, SharedFolderAway
 
 UNITS: Final = sorted((Path(__file__).resolve().parents[2] / "docs" / "systemd").glob("*.service"))
 GUIDE: Final = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "systemd.md").read_text("utf-8")
@@ -73,6 +74,19 @@ def test_unit_starts_without_a_shared_folder(unit: Path) -> None:
     assert [path for path in paths.split() if not path.startswith("-")] == found["WorkingDirectory"]
 
 
+def test_worker_is_started_again_until_its_folder_is_mounted() -> None:
+    """A start repeats what it wants, and is itself never repeated after what it requires has failed."""
+    (unit,) = (each for each in UNITS if each.stem == "batchkiln-worker")
+    found = settings(unit)
+
+    assert "-/mnt/kiln" in found["ReadWritePaths"][0].split()
+    assert "mnt-kiln.mount" in found["Wants"]
+    assert "mnt-kiln.mount" in found["After"]
+    assert found.keys().isdisjoint({"Requires", "RequiresMountsFor", "BindsTo"})
+    assert str(int(SharedFolderAway("away").exit_status)) not in found["RestartPreventExitStatus"][0].split()
+    assert str(int(QueueBusy("away").exit_status)) not in found["RestartPreventExitStatus"][0].split()
+
+
 def test_password_of_the_database_is_read_whatever_its_mode() -> None:
     """A credential may look readable for a group, and libpq then ignores a password file, but not a service file."""
     (unit,) = (each for each in UNITS if each.stem == "batchkiln-worker")
@@ -91,6 +105,17 @@ def test_files_of_the_unit_are_those_of_the_guide(unit: Path) -> None:
     assert sources
     assert [source for source in sources if f"install -m 600 /dev/stdin {source}" not in GUIDE] == []
     assert f"systemctl enable --now {unit.stem}\n" in GUIDE
+
+
+def test_commands_of_the_guide_run_as_root() -> None:
+    """The program is not on root's path, and the password is in the service file alone."""
+    blocks = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
+    using = [block for block in blocks if "service=kiln" in block]
+
+    assert len(using) == 4
+    assert [block for block in using if "export PGSERVICEFILE=/etc/batchkiln/pg_service.conf\n" not in block] == []
+    bare = r"^batchkiln |postgresql://\w"
+    assert [block for block in blocks if re.search(bare, block, re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -154,7 +154,9 @@ class FleetEngine(Engine):
         self.is_connected, self._known_fleet = False, None
         self._keeper.lose_all()
         wait, began = 1.0, self.ticker.monotonic()
-        log.warning("database_lost", worker=self._keeper.worker.name, reason=str(error))
+        minutes = RECONNECT_SECONDS / 60
+        remedy = f"none yet: nothing is sent, and the worker tries to connect again by itself for {minutes:.0f} minutes"
+        log.warning("database_lost", worker=self._keeper.worker.name, reason=error.reason, remedy=remedy)
         while True:
             try:
                 await self.store.reconnect()

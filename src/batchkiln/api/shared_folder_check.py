@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.core.errors import InputError
+from batchkiln.core.errors import InputError, SharedFolderAway
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.urls import is_url
 from batchkiln.outputs.shared_folder import SharedFolder, SharedObjects, SharedPlace
@@ -37,7 +37,7 @@ async def check_shared_folder(store: Store, app: AppContext, *, is_worker: bool)
     if mark is None:
         mark = await _marked(store, folder, token)
     elif not await asyncio.to_thread(folder.has_mark, mark.token):
-        raise InputError(_another_folder(folder, mark))
+        raise _another_folder(folder, mark)
     if is_worker:
         await _check_jobs(store, root)
 
@@ -55,17 +55,18 @@ async def _marked(store: Store, folder: SharedPlace, token: str) -> SharedMark:
     if mark.token != token:
         await asyncio.to_thread(folder.remove_mark, token)
         if not await asyncio.to_thread(folder.has_mark, mark.token):
-            raise InputError(_another_folder(folder, mark))
+            raise _another_folder(folder, mark)
     return mark
 
 
-def _another_folder(folder: SharedPlace, mark: SharedMark) -> str:
-    return (
+def _another_folder(folder: SharedPlace, mark: SharedMark) -> InputError:
+    text = (
         f"shared_dir: {folder.root} is not the folder that the queue's other machines share, but a disk of this "
         f"machine or another folder: {folder.mark_path(mark.token)}, which {mark.host} wrote, is not there. Mount the "
         "shared folder and name its place; if all its files were moved here, move that one as well. Nothing was sent "
         "or enqueued"
     )
+    return SharedFolderAway(text) if isinstance(folder, SharedFolder) else InputError(text)
 
 
 async def _check_jobs(store: Store, root: Path | str) -> None:

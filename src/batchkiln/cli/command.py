@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, Literal, Pa
 import click
 from click.shell_completion import CompletionItem
 
-from batchkiln.cli.output import is_terminal, print_status, wrapped
+from batchkiln.cli.output import is_terminal, print_status, wrapped, write_status_as_json
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
 from batchkiln.object_storage import StorageSettings, configure as configure_storage
@@ -228,6 +228,7 @@ def set_up_logging(common: Common, *, is_server: bool = False, verbosity: int | 
     """Configure logging by the common options; `verbosity` replaces the number of -v."""
     from batchkiln.logs import configure_logging  # noqa: PLC0415  structlog takes longer to import than `status`
 
+    write_status_as_json(is_wanted=common.log_format == "json" and common.log_file is None)
     configure_logging(
         verbosity=common.verbosity if verbosity is None else verbosity,
         log_format=common.log_format,

@@ -18,6 +18,7 @@ from batchkiln.config import Config, HttpSettings, host_problem, network_of, pub
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
 
 if TYPE_CHECKING:
+    from batchkiln.api import QueueLocation
     from batchkiln.api.engine import Engine
     from batchkiln.dashboard.server import ServedDashboard
 
@@ -85,7 +86,7 @@ async def _dashboard(common: Common, config: Config, port: int | None, *, no_bro
         if common.is_json:
             print_json({"url": served.url, "token_file": str(token_file(common.queue))})
         else:
-            _print_link(served)
+            _print_link(served, common.queue)
         _print_warning(served)
         if not no_browser and not common.is_json:
             await _open_browser(served)
@@ -131,15 +132,19 @@ async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIte
             except (BatchkilnError, OSError) as error:
                 print_status(f"The run continues without a dashboard: {error}")
             else:
-                _print_link(served)
+                _print_link(served, app.queue)
                 _print_warning(served)
         yield served
 
 
-def _print_link(served: "ServedDashboard") -> None:
-    """Print the link that signs in, or only the address if others may read the stored output, as of a container."""
+def _print_link(served: "ServedDashboard", queue: "QueueLocation") -> None:
+    """Print the link that signs in, or only the address where a log may keep the output, as that of a container."""
+    from batchkiln.dashboard.auth import token_file  # noqa: PLC0415  a server's libraries are slow to import
+
     if served.http.is_beyond_loopback:
         print_status(f"The dashboard is at {served.url} (sign in with a token of http.tokens)")
+    elif not is_terminal(sys.stderr) and token_file(queue).exists():
+        print_status(f"The dashboard is at {served.url} (sign in with the token in {token_file(queue).absolute()})")
     else:
         print_status(f"The dashboard is at {served.link} (anyone with this link has access)")
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from batchkiln.cli.command import common_options
-from batchkiln.cli.output import print_error, print_json_lines, print_status
+from batchkiln.cli.output import print_error, print_json_lines, print_status, write_status_as_json
 from batchkiln.cli.recorded_help import recorded
 from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
@@ -209,6 +209,7 @@ def program() -> None:
 
 def run_program(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status. Never raises."""
+    write_status_as_json(is_wanted=False)
     try:
         result: Any = program.main(list(arguments), prog_name="batchkiln", standalone_mode=False, obj=tuple(arguments))
         return result if isinstance(result, int) else ExitStatus.OK
@@ -239,7 +240,11 @@ def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
         case SystemExit():
             return error.code if isinstance(error.code, int) else ExitStatus.UNEXPECTED
         case _:
-            print_status(f"batchkiln: unexpected {type(error).__name__}: {error}; all recorded data is safe")
+            print_status(
+                f"batchkiln: unexpected {type(error).__name__}: {error}; all recorded data is safe",
+                event="error",
+                level="error",
+            )
             if _is_verbose(arguments):
                 import traceback  # noqa: PLC0415  rarely needed
 

@@ -6,6 +6,8 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from datetime import UTC
 from itertools import pairwise
 from typing import Any, Final, TextIO
 
@@ -18,6 +20,7 @@ _WORD: Final = re.compile(r"\s*(?:`[^`\n]*`|\S)+[^\S\n]*\n?")  # a command in ba
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
 _COLUMNS_WITHOUT_TERMINAL: Final = 1000  # a program reads rows that are neither folded nor cut
 _ANSWER_COLUMNS: Final = len(" [y/N]: y")
+_IS_JSON_LOG: Final[ContextVar[bool]] = ContextVar("batchkiln_is_json_log", default=False)
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 
@@ -51,9 +54,21 @@ def print_exact(text: str) -> None:
     sys.stdout.write(printable(text) + "\n")
 
 
-def print_status(text: str) -> None:
-    """Print a line of progress, a warning or an error to standard error."""
-    sys.stderr.write(wrapped(printable(text), sys.stderr) + "\n")
+def write_status_as_json(*, is_wanted: bool) -> None:
+    """Let `print_status` write JSON objects from here on, for a log of JSON that goes to standard error as well."""
+    _IS_JSON_LOG.set(is_wanted)
+
+
+def print_status(text: str, *, event: str = "status", level: str = "info") -> None:
+    """Print a line of progress, a warning or an error to standard error. In a log of JSON, it is an object `event`."""
+    if not _IS_JSON_LOG.get():
+        sys.stderr.write(wrapped(printable(text), sys.stderr) + "\n")
+    elif message := printable(text).strip():
+        from batchkiln.clock import machine_now  # noqa: PLC0415  only needed here
+
+        at = machine_now().astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        line = json.dumps({"message": message, "event": event, "level": level, "timestamp": at})
+        sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
@@ -61,7 +76,7 @@ def print_error(error: BatchkilnError) -> None:
     """Print an error to standard error; each of several mistakes begins in the same way."""
     told = error.args[0] if error.args and isinstance(error.args[0], InputError) else error  # one may pass on another
     for text in told.paragraphs if isinstance(told, InputError) else (error,):
-        print_status(f"batchkiln: {text}")
+        print_status(f"batchkiln: {text}", event="error", level="error")
 
 
 def question_text(text: str) -> str:

@@ -204,7 +204,7 @@ class PlainDisplay:
         shown = (state.done, state.problems, state.left, [entry.item for entry, _ in state.under_way], waits)
         if shown != self._shown:
             self._shown, self._shown_at = shown, real_seconds
-            print_status(plain_line(state))
+            print_status(plain_line(state), event="progress")
 
 
 def plain_line(state: ProgressState) -> str:

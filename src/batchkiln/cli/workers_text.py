@@ -4,6 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.rich_console import console
+from batchkiln.core.lease_types import WorkerState
 from batchkiln.presentation.worker_views import SharedBy, WorkerView
 
 
@@ -19,8 +20,22 @@ def show_workers(shared: SharedBy | None, views: list[WorkerView]) -> None:
     for view in views:
         table.add_row(*_cells(view))
     out.print(table)
+    if not all(view.state.is_alive for view in views):
+        out.print(
+            "A silent worker was killed or has no connection; other workers take its accounts. A day after it was seen "
+            "last, it leaves this list."
+        )
     for warning in shared.warnings:
         out.print(Text(f"Warning: {warning}.", style="yellow"))
+
+
+def _accounts(state: WorkerState) -> str:
+    """Return how many accounts a worker drives, of those with work whose API keys it has; `-` while there is no work.
+
+    The last account is still driven for a while after its work has ended.
+    """
+    able = max(len(state.able), state.driven)
+    return f"{state.driven} of {able}" if able else "-"
 
 
 def _cells(view: WorkerView) -> list[str]:
@@ -33,7 +48,7 @@ def _cells(view: WorkerView) -> list[str]:
     waits = ", ".join(f"{count} {reason}" for reason, count in view.waits) or "-"
     return [
         *opening,
-        f"{state.driven} of {len(state.able)}" + (", draining" if state.is_draining else ""),
+        _accounts(state) + (", draining" if state.is_draining else ""),
         f"{view.requests} of {view.requests_limit}",
         str(view.active),
         waits,

@@ -122,6 +122,15 @@ class QueueUnusable(InputError):
     """The queue file is not a queue, is damaged, or was written by a newer version."""
 
 
+class SharedFolderAway(InputError):
+    """The folder of all machines is not at its place, perhaps because it is not mounted yet: a later start may succeed.
+
+    Its exit status is not that of a mistake, so that a service manager starts a worker again.
+    """
+
+    exit_status = ExitStatus.UNEXPECTED
+
+
 class QueueInUse(BatchkilnError):
     """Another process runs this queue."""
 
@@ -139,7 +148,15 @@ class QueueBusy(BatchkilnError):
 
 
 class QueueConnectionLost(QueueBusy):
-    """The connection to the queue's database is gone. A change that was not committed is not stored."""
+    """The connection to the queue's database is gone. A change that was not committed is not stored.
+
+    `reason` is the text without advice to the person, for the log of a process that connects again by itself.
+    """
+
+    def __init__(self, text: str, *, reason: str | None = None) -> None:
+        """Initialize with the whole text, and the reason alone; without it, that is the whole text."""
+        super().__init__(text)
+        self.reason = reason or text
 
 
 class CommitInDoubt(QueueConnectionLost):

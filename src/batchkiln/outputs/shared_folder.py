@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from batchkiln.core.errors import InputError, OutputDirNotWritable, StorageError
+from batchkiln.core.errors import InputError, OutputDirNotWritable, SharedFolderAway, StorageError
 from batchkiln.object_storage import ObjectFolder, within
 from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.outputs.filesystem import NO_LINKS, FileSystem, translate_os_errors
@@ -30,11 +30,11 @@ class SharedFolder:
     def check_names(self, owner: str) -> None:
         """Write a file, and link it to the same second name twice: the second link must fail.
 
-        This protects workers that finish files of one name at the same moment. Raise `InputError` if the folder or its
-        file system is unsuitable, and `OutputDirNotWritable` if it refuses the write.
+        This protects workers that finish files of one name at the same moment. Raise `SharedFolderAway` if the folder
+        is not there, `InputError` if its file system is unsuitable, and `OutputDirNotWritable` if it refuses the write.
         """
         if not self._files.is_folder(self.root):
-            raise InputError(
+            raise SharedFolderAway(
                 f"shared_dir: {self.root} is not there. Mount the shared folder at that place, or name the place "
                 "where it is mounted. Nothing was sent"
             )

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
@@ -14,12 +15,13 @@ from integration.cli.workspace import TIMEOUT_SECONDS, UNHURRIED, Workspace, fin
 
 
 def link_of(process: subprocess.Popen[str]) -> str:
-    """Read standard error up to the link."""
+    """Read standard error, which is no terminal, up to the address; return it with the token of the named file."""
     assert process.stderr is not None
     for line in process.stderr:
-        if found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line):
-            return found[0]
-    raise AssertionError("no link was printed")
+        assert "?token=" not in line
+        if found := re.search(r"(http://127\.0\.0\.1:\d+) \(sign in with the token in (\S+)\)", line):
+            return f"{found[1]}/?token={Path(found[2]).read_text('ascii').strip()}"
+    raise AssertionError("no address was printed")
 
 
 def read(link: str, path: str) -> str:
@@ -42,6 +44,23 @@ def test_it_shows_the_queue_until_a_signal(workspace: Workspace, number: signal.
     assert "foxes" in page
     assert "No process runs this queue" in page
     assert (result.exit, result.out) == (0, "")
+
+
+def test_link_that_signs_in_is_for_a_terminal_alone(workspace: Workspace) -> None:
+    """The output of a container or a service is kept in a log, which others may read."""
+    workspace.call("enqueue", workspace.manifest())
+
+    process, terminal = workspace.start_at_terminal("dashboard", "--no-open")
+    shown = terminal.until("has access)")
+    token = (workspace.folder / ".batchkiln" / "queue.db.dashboard").read_text().strip()
+    interrupt(process)
+    logged = workspace.start("dashboard", "--no-open")
+    link_of(logged)
+    interrupt(logged)
+
+    assert finished(process).exit == 0
+    assert token in "".join(shown.split())
+    assert token not in finished(logged).err
 
 
 def test_json_shows_where_it_is_and_not_the_token(workspace: Workspace) -> None:

@@ -151,6 +151,23 @@ def test_a_log_file_gets_the_log(workspace: Workspace) -> None:
     assert not any(line["event"] in result.err for line in lines)
 
 
+def test_a_log_of_json_has_no_line_of_another_form(workspace: Workspace) -> None:
+    """Progress, next steps and errors are objects as well, for a collector of logs; standard output stays as it is."""
+    workspace.manifest("foxes", items=2)
+
+    ran = workspace.call("run", "foxes.yaml", "--yes", "--max-credits", "2", "--log-format", "json")
+    failed = workspace.call("run", "absent.yaml", "--log-format", "json")
+
+    lines = [json.loads(line) for line in ran.err.splitlines()]
+    (error,) = [json.loads(line) for line in failed.err.splitlines()]
+    assert {line["event"] for line in lines} >= {"status"}
+    assert all(line["level"] and line["timestamp"].endswith("Z") for line in lines)
+    assert [line["message"] for line in lines if line["event"] == "status"][-1].startswith("Everything is saved.")
+    assert ran.out.startswith("foxes: 1 of 2 items done")
+    assert (error["event"], error["level"], failed.exit) == ("error", "error", 2)
+    assert "absent.yaml" in error["message"]
+
+
 def test_a_log_file_that_cannot_be_written_ends_the_command(workspace: Workspace) -> None:
     """Before anything is done."""
     workspace.manifest("foxes")

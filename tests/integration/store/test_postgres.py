@@ -521,7 +521,9 @@ def test_a_server_that_may_lose_commits_is_refused_unless_it_is_allowed(url: Dat
         ("postgresql://[::1", QueueUnusable, "no URL of a PostgreSQL database"),
         ("postgresql://user:hush@/x?colour=red", QueueUnusable, "colour"),
         ("postgresql://user:hush@localhost:99999999/x", QueueUnusable, "port"),
+        ("postgresql://user:hush@no-password.invalid/x", QueueBusy, "name cannot be resolved"),
         ("postgresql://user:hush@/x?host=/nowhere", QueueBusy, "cannot be reached"),
+        ("postgresql://user:hush@/x?host=/invalid/role", QueueBusy, "cannot be reached"),
         ("postgresql://user:hush@127.0.0.1:9/x?connect_timeout=2", QueueBusy, "cannot be reached"),
     ],
 )

@@ -1,6 +1,7 @@
 """What the progress display says."""
 
 import io
+import json
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
@@ -9,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from batchkiln.cli.live_display import panel
+from batchkiln.cli.output import write_status_as_json
 from batchkiln.cli.progress import (
     LONGEST_PAUSE_SECONDS,
     PlainDisplay,
@@ -175,6 +177,18 @@ def test_the_countdown_to_the_next_try_is_no_change(capsys: pytest.CaptureFixtur
         display.show(replace(shown, workers=(waiting,)), float(seconds))
 
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_plain_line_is_an_object_in_a_log_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """A collector of logs reads progress and events in one form."""
+    write_status_as_json(is_wanted=True)
+    try:
+        PlainDisplay().show(state(), 0.0)
+    finally:
+        write_status_as_json(is_wanted=False)
+
+    document = json.loads(capsys.readouterr().err)
+    assert (document["event"], document["message"]) == ("progress", plain_line(state()))
 
 
 def test_a_plain_line_is_one_line_without_control_characters() -> None:

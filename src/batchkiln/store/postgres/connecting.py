@@ -3,6 +3,7 @@
 A commit that has returned must survive (Law 1), so a server that may lose one is refused unless the person allows it.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -117,6 +118,9 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[BatchkilnErro
     ),
 )
 """The meanings of the server's errors, by class; narrower classes first."""
+
+
+_QUOTED: Final = re.compile(r'"[^"]*"')
 
 
 class ServerRefused(QueueUnusable):
@@ -246,11 +250,15 @@ def translated(error: psycopg.Error, url: DatabaseUrl) -> Exception:
     if isinstance(error, CommitUnknown):
         return CommitInDoubt(
             f"{url}: the connection was lost in a commit ({message}); the change may be stored or not. Run the same "
-            "command again: it reads first, and sends nothing twice"
+            "command again: it reads first, and sends nothing twice",
+            reason=f"{url}: the connection was lost in a commit ({message})",
         )
     for kinds, meaning, remedy in _MEANINGS:
         if isinstance(error, kinds):
-            return meaning(f"{url}: {message}; {remedy}")
+            reason = f"{url}: {message}"
+            if issubclass(meaning, QueueConnectionLost):
+                return meaning(f"{reason}; {remedy}", reason=reason)
+            return meaning(f"{reason}; {remedy}")
     return error
 
 
@@ -280,26 +288,32 @@ def _opened(url: DatabaseUrl) -> psycopg.Connection:
 
 
 def _unreachable(error: psycopg.Error, url: DatabaseUrl) -> Exception:
-    message = redacted(str(error), url)
-    # libpq gives errors of a connection no code.
+    shown = redacted(str(error), url)
+    if "failed to resolve host" in shown or "could not translate host name" in shown:
+        return QueueBusy(
+            f"{url}: the server's name cannot be resolved; nothing was sent. Check the name, and the network: a VPN "
+            f"may not be up yet ({shown})"
+        )
+    message = _QUOTED.sub("", shown)
+    # libpq gives errors of a connection no code. A host's own name, such as db.invalid, tells nothing.
     if "too many clients" in message or "remaining connection slots" in message or "too many connections" in message:
         return QueueBusy(
             f"{url}: the server has no free connection; nothing was sent. Run the same command again later, or raise "
-            f"max_connections ({message})"
+            f"max_connections ({shown})"
         )
     if "invalid" in message:
-        return QueueUnusable(f"{url}: this is no URL of a PostgreSQL database ({message}); nothing was sent")
+        return QueueUnusable(f"{url}: this is no URL of a PostgreSQL database ({shown}); nothing was sent")
     if "password" in message or "authentication failed" in message or "role" in message:
         return QueueUnusable(
             f"{url}: the server did not let this role in; nothing was sent. Put the password into the file that "
-            f"PGPASSFILE names, or into a service file ({message})"
+            f"PGPASSFILE names, or into a service file ({shown})"
         )
     if "database" in message and "does not exist" in message:
         return QueueUnusable(
             f"{url}: the database does not exist; nothing was sent. Make it with `createdb`, then run "
-            f"`batchkiln migrate` ({message})"
+            f"`batchkiln migrate` ({shown})"
         )
-    return QueueBusy(f"{url}: the server cannot be reached; nothing was sent. Check host and port ({message})")
+    return QueueBusy(f"{url}: the server cannot be reached; nothing was sent. Check host and port ({shown})")
 
 
 def _facts(session: PostgresSession, url: DatabaseUrl) -> ServerFacts:
