@@ -142,6 +142,13 @@ class JobSummary:
         return self.total > 0 and self.total == sum(self.items[state] for state in FINAL_STATES)
 
     @property
+    def budget_left(self) -> int | None:
+        """The credits that the job's budget leaves beside those charged and reserved; None without a budget."""
+        if self.budget_credits is None:
+            return None
+        return max(0, self.budget_credits - self.credits.spent - self.credits.reserved)
+
+    @property
     def left(self) -> int:
         """The number of items that can still change without a person."""
         queued = 0 if self.is_paused else self.items[ItemState.QUEUED] - self.stuck
