@@ -61,7 +61,7 @@ def cost_of_retry(job: str, preview: RetryReport) -> str:
         )
     if preview.paying_again:
         parts.append(f"{preview.paying_again:,} may have been paid before and would be paid again")
-    return "; ".join(parts) + "."
+    return "; ".join(parts + _over_cap(preview.over_cap)) + "."
 
 
 def cost_of_redo(job: str, preview: RedoReport) -> str:
@@ -75,7 +75,13 @@ def cost_of_redo(job: str, preview: RedoReport) -> str:
     if preview.unquoted:
         verb = "has" if preview.unquoted == 1 else "have"
         parts.append(f"{plural(preview.unquoted, 'item')} of them {verb} no quote")
-    return "; ".join(parts) + "."
+    return "; ".join(parts + _over_cap(preview.over_cap)) + "."
+
+
+def _over_cap(number: int) -> list[str]:
+    """Return a part of a sentence about items whose quotes exceed their caps."""
+    its = "its quote exceeds its cap" if number == 1 else "their quotes exceed their caps"
+    return [f"{number:,} of them would be rejected and cost nothing, because {its}"] if number else []
 
 
 def cost_of_cancel(job: str, preview: CancelReport) -> str:

@@ -90,7 +90,8 @@ class JobSummary:
     """A job's progress.
 
     `items` contains every state, even those without items. `queued_cost` is the cost of the queued items by the known
-    quotes; `queued_unquoted` of them have no quote. If `is_finished`, only a person can change an item.
+    quotes, without those over their caps; `queued_unquoted` of them have no quote. If `is_finished`, only a person can
+    change an item.
 
     `waiting` of the queued items wait for outputs of other items. If nothing else of the job can begin, `stuck` of
     these wait for a person. `blockers` are the items without a result that they wait for, those with the most waiting

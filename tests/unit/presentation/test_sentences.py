@@ -22,6 +22,16 @@ from support.view_builders import NOW, job_view, under_way
 LOCAL = Profile("local")
 
 
+def test_redo_over_the_cap_costs_nothing() -> None:
+    """The items are counted apart from the sum of the quotes."""
+    text = cost_of_redo("owls", RedoReport(3, (), may_cost=2, unquoted=0, over_cap=2))
+
+    assert text.endswith(
+        "may cost 2 credits by the known quotes; 2 of them would be rejected and cost nothing, because their quotes "
+        "exceed their caps."
+    )
+
+
 @pytest.mark.parametrize(
     ("number", "text"),
     [
