@@ -24,11 +24,13 @@ from batchkiln.object_storage import ObjectFolder, within
 from batchkiln.object_storage.copies import copy_path
 from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.presentation.confirmations import (
+    Spending,
     cost_of_cancel,
     cost_of_pause,
     cost_of_redo,
     cost_of_retry,
     cost_of_unpause,
+    spending_of,
 )
 from batchkiln.store import (
     Affected,
@@ -73,7 +75,7 @@ class Question:
     action. Those of a retry and a redo end with the newest attempt, so that a confirmation is no longer valid once one
     of the items has been sent again (Law 2). `skipped` lists the named items that stay unchanged. `affected` has the
     first items that would change, those that may be paid already at the front; `rejected` of all would be rejected
-    again, unless their requests change.
+    again, unless their requests change. `spending` is None if the change costs nothing.
     """
 
     cost: str
@@ -82,6 +84,7 @@ class Question:
     skipped: tuple[Skipped, ...] = ()
     affected: tuple[Affected, ...] = ()
     rejected: int = 0
+    spending: Spending | None = None
 
     @property
     def agreed(self) -> str:
@@ -138,12 +141,14 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
             )
             rejected = retried.requeued.get(ItemState.REJECTED, 0)
             first = reader.affected("retry", job, items)
-            return Question(cost_of_retry(job, retried), number, sizes, retried.skipped, first, rejected)
+            spending = spending_of(reader.jobs.summary(job), retried.may_cost or 0, retried.unquoted)
+            return Question(cost_of_retry(job, retried), number, sizes, retried.skipped, first, rejected, spending)
         case Action.REDO:
             redone = reader.preview_redo(job, items)
             made = (redone.redone, redone.may_cost or 0, redone.unquoted, redone.newest_attempt)
             first = reader.affected("redo", job, items)
-            return Question(cost_of_redo(job, redone), redone.redone, made, redone.skipped, first)
+            spending = spending_of(reader.jobs.summary(job), redone.may_cost or 0, redone.unquoted)
+            return Question(cost_of_redo(job, redone), redone.redone, made, redone.skipped, first, spending=spending)
         case Action.CANCEL:
             canceled = reader.preview_cancel(job, items)
             first, number = reader.affected("cancel", job, items), canceled.canceled
@@ -154,7 +159,8 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
         case Action.UNPAUSE:
             summary = reader.jobs.summary(job)
             figures = (summary.items[ItemState.QUEUED], summary.queued_cost, summary.queued_unquoted)
-            return Question(cost_of_unpause(summary), int(summary.is_paused), figures)
+            released = spending_of(summary, summary.queued_cost, summary.queued_unquoted) if summary.is_paused else None
+            return Question(cost_of_unpause(summary), int(summary.is_paused), figures, spending=released)
 
 
 class Changes:

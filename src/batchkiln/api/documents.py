@@ -48,23 +48,31 @@ class EnqueuedDocument(TypedDict):
 
 
 class RetriedDocument(TypedDict):
-    """The items that are queued again, by their previous state. `may_cost` is null without any known quote."""
+    """The items that are queued again, by their previous state. `may_cost` is null without any known quote.
+
+    `over_cap` of the items have a quote over their cap, and would be rejected.
+    """
 
     job: str
     requeued: dict[str, int]
     may_cost: int | None
     unquoted: int
+    over_cap: int
     paying_again: int
     skipped: list[SkippedDocument]
 
 
 class RedoneDocument(TypedDict):
-    """The number of done items that are made again. `may_cost` is null without any known quote."""
+    """The number of done items that are made again. `may_cost` is null without any known quote.
+
+    `over_cap` of the items have a quote over their cap, and would be rejected.
+    """
 
     job: str
     redone: int
     may_cost: int | None
     unquoted: int
+    over_cap: int
     skipped: list[SkippedDocument]
 
 
@@ -160,6 +168,7 @@ def retried_document(job: str, report: RetryReport) -> RetriedDocument:
         "requeued": {state.value: number for state, number in report.requeued.items()},
         "may_cost": report.may_cost,
         "unquoted": report.unquoted,
+        "over_cap": report.over_cap,
         "paying_again": report.paying_again,
         "skipped": skipped_document(report.skipped),
     }
@@ -172,6 +181,7 @@ def redone_document(job: str, report: RedoReport) -> RedoneDocument:
         "redone": report.redone,
         "may_cost": report.may_cost,
         "unquoted": report.unquoted,
+        "over_cap": report.over_cap,
         "skipped": skipped_document(report.skipped),
     }
 

@@ -14,6 +14,7 @@ from batchkiln.api.run import RunOptions
 from batchkiln.cli.command import Common, can_ask_person
 from batchkiln.cli.output import print_status, question_text
 from batchkiln.core.errors import InputError, command_arguments
+from batchkiln.presentation.confirmations import money_text, spending_question
 from batchkiln.presentation.formatting import plural
 
 if TYPE_CHECKING:
@@ -75,12 +76,12 @@ async def ask_before_spending(
 
 def _amount_text(plan: "Plan", most: int) -> str:
     """Return the possible cost as text. Items without a price are counted separately, and never estimated."""
+    prices = {plan.profiles[cost.profile].credit_price for cost in plan.costs}
+    money = money_text(most, prices.pop()) if len(prices) == 1 else ""
     if not plan.unpriced:
-        return f"about {plural(most, 'credit')}"
-    return (
-        f"at most {plural(most, 'credit')} ({plan.credits:,} by quotes, and {plural(plan.unpriced, 'item')} without a "
-        "price yet)"
-    )
+        return f"about {plural(most, 'credit')}{money}"
+    unpriced = f"{plural(plan.unpriced, 'item')} without a price yet"
+    return f"at most {plural(most, 'credit')}{money} ({plan.credits:,} by quotes, and {unpriced})"
 
 
 async def ask_before_paying_again(applied: Sequence[Applied]) -> None:
@@ -107,7 +108,7 @@ def _show(plan: "Plan") -> None:
 
 
 async def _confirm(amount: str) -> None:
-    if not await _is_confirmed(f"This may spend {amount}. Continue?"):
+    if not await _is_confirmed(spending_question(amount)):
         raise InputError("not confirmed: nothing was enqueued, sent or spent")
 
 

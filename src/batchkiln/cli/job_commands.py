@@ -7,12 +7,12 @@ from typing import Final
 import click
 
 from batchkiln.api import Decision, Skipped, check_resolvable
-from batchkiln.api.changes import Action, open_changes
+from batchkiln.api.changes import Action, Question, open_changes
 from batchkiln.api.documents import canceled_document, retried_document
 from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.item_filters import item_filters
-from batchkiln.cli.output import print_json, print_result, print_status
+from batchkiln.cli.output import print_json, print_result, print_status, question_text
 from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
@@ -77,7 +77,7 @@ async def _retry(
         items = items or []
         question = await changes.question(Action.RETRY, job, items)
         print_status(question.cost)
-        if not is_confirmed(question.number, items, assume_yes=assume_yes):
+        if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
         report = await changes.retry(job, items, Progress(question.number, asyncio.get_running_loop().time))
         number = sum(report.requeued.values())
@@ -109,7 +109,7 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
     async with open_changes(common.queue) as changes:
         question = await changes.question(Action.CANCEL, job, items)
         print_status(question.cost)
-        if not is_confirmed(question.number, items, assume_yes=assume_yes):
+        if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
         report = await changes.cancel(job, items, Progress(question.number, asyncio.get_running_loop().time))
     if common.is_json:
@@ -129,16 +129,19 @@ def pause(common: Common, job: str) -> ExitStatus:
 
 @command("unpause", example="batchkiln unpause field-guide")
 @click.argument("job", type=JOB)
-def unpause(common: Common, job: str) -> ExitStatus:
+@YES
+def unpause(common: Common, job: str, *, assume_yes: bool) -> ExitStatus:
     """Resume a paused JOB. The command first states the possible cost of its queued items."""
-    return run_async(_set_paused(common, job, is_paused=False))
+    return run_async(_set_paused(common, job, is_paused=False, assume_yes=assume_yes))
 
 
-async def _set_paused(common: Common, job: str, *, is_paused: bool) -> ExitStatus:
+async def _set_paused(common: Common, job: str, *, is_paused: bool, assume_yes: bool = False) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         question = await changes.question(Action.PAUSE if is_paused else Action.UNPAUSE, job)
         if question.number:
             print_status(question.cost)
+        if not is_confirmed(common, question, (), assume_yes=assume_yes):
+            return print_unchanged()
         is_changed = await (changes.pause(job) if is_paused else changes.unpause(job))
     if common.is_json:
         print_json({"job": job, "paused": is_paused, "changed": is_changed})
@@ -157,12 +160,28 @@ def _hint_after_pause(job: str) -> str:
     return f"A run ends once only paused jobs are left. To resume: {unpause}, then `batchkiln work`."
 
 
-def is_confirmed(number: int, items: Sequence[str], *, assume_yes: bool) -> bool:
-    """Ask for confirmation on a terminal if many items change; return True without one, and with --no-input."""
-    is_many = number >= MANY if items else number > 1
-    if assume_yes or not is_many or not can_ask_person():
+def is_confirmed(common: Common, question: Question, items: Sequence[str], *, assume_yes: bool) -> bool:
+    """Ask for confirmation on a terminal if many items change, or if they may spend as much as `run` asks about.
+
+    Return True without a terminal, and with --no-input.
+    """
+    if assume_yes or not can_ask_person():
         return True
-    return click.confirm("Continue?", err=True)
+    text = _asked(common, question, items)
+    return text is None or click.confirm(question_text(text), err=True)
+
+
+def _asked(common: Common, question: Question, items: Sequence[str]) -> str | None:
+    """Return the question to ask; None if too little changes to ask."""
+    is_many = question.number >= MANY if items else question.number > 1
+    spending = question.spending
+    if spending is None:
+        return "Continue?" if is_many else None
+    config = common.load_config()
+    if not is_many and not spending.unpriced and spending.credits <= config.confirm_above_credits:
+        return None
+    profile = config.profiles.get(spending.profile)
+    return spending.question(profile.credit_price if profile else None)
 
 
 def print_unchanged() -> ExitStatus:

@@ -14,6 +14,7 @@ from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, STYLES, format_minute, format_service_age, plural, sanitize
 from batchkiln.presentation.outages import present_outages
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line, service_notes
+from batchkiln.presentation.rejections import remedy_of_rejected
 
 if TYPE_CHECKING:
     from batchkiln.presentation.worker_views import SharedBy
@@ -106,15 +107,17 @@ def _finished_line(view: JobView) -> str:
 
 
 def problem_lines(view: JobView) -> Iterator[Text]:
-    """Yield each group of failed or held items, with the command that shows an example."""
+    """Yield each group of failed or held items, with the command that shows an example, and the next step."""
     name = view.summary.name
     for problem in view.summary.problems:
         yield Text(_problem(problem), style=STYLES[problem.state])
         item = view.examples.get((problem.state, problem.code))
         if item is not None:
             yield Text(f"    `batchkiln show {command_arguments(name, item)}`", style="dim")
+        if problem.state is ItemState.REJECTED:
+            yield Text(f"    {remedy_of_rejected(problem.code, view.summary.manifest_path)}", style="dim")
     states = {problem.state for problem in view.summary.problems}
-    if states.intersection(NOT_DELIVERED):
+    if states.intersection(NOT_DELIVERED) - {ItemState.REJECTED}:
         yield Text(f"    `batchkiln retry {command_arguments(name)}`", style="dim")
 
 

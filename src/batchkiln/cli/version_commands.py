@@ -46,7 +46,7 @@ async def _redo(
             return print_unchanged()
         question = await changes.question(Action.REDO, job, items)
         print_status(question.cost)
-        if not is_confirmed(question.number, items, assume_yes=assume_yes):
+        if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
         report = await changes.redo(job, items)
         takers = await changes.reader.read(who_takes, common.queue_option)

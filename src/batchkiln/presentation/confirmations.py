@@ -1,11 +1,50 @@
 """The possible cost of an action, as stated before a confirmation on the terminal and on the dashboard."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural
 from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, RedoReport, RetryReport
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """The credits that a change of a job may spend.
+
+    `credits` is the sum of the known quotes, or what the job's budget leaves if that is less, or if a quote is missing.
+    Without a budget, `unpriced` items without a quote may cost more. `profile` is the job's.
+    """
+
+    profile: str
+    credits: int
+    unpriced: int
+
+    def question(self, price: CreditPrice | None) -> str:
+        """Return the question before the change. `price` is the configured price of a credit."""
+        amount = f"about {plural(self.credits, 'credit')}{money_text(self.credits, price)}"
+        more = f", and the price of {plural(self.unpriced, 'item')} without a quote" if self.unpriced else ""
+        return spending_question(amount + more)
+
+
+def spending_of(summary: JobSummary, cost: int, unquoted: int) -> Spending:
+    """Return what items of a job may spend: `cost` by their known quotes, and `unquoted` items without one."""
+    left = summary.budget_left
+    if left is None:
+        return Spending(summary.profile, cost, unquoted)
+    return Spending(summary.profile, left if unquoted else min(cost, left), 0)
+
+
+def spending_question(amount: str) -> str:
+    """Return the question before anything is spent, with an amount as text."""
+    return f"This may spend {amount}. Continue?"
+
+
+def money_text(amount: int, price: CreditPrice | None) -> str:
+    """Return the price of credits in brackets, to follow their number; "" without a configured price."""
+    return "" if price is None else f" ({price.of(amount)})"
 
 
 def cost_of_retry(job: str, preview: RetryReport) -> str:
@@ -22,7 +61,7 @@ def cost_of_retry(job: str, preview: RetryReport) -> str:
         )
     if preview.paying_again:
         parts.append(f"{preview.paying_again:,} may have been paid before and would be paid again")
-    return "; ".join(parts) + "."
+    return "; ".join(parts + _over_cap(preview.over_cap)) + "."
 
 
 def cost_of_redo(job: str, preview: RedoReport) -> str:
@@ -36,7 +75,13 @@ def cost_of_redo(job: str, preview: RedoReport) -> str:
     if preview.unquoted:
         verb = "has" if preview.unquoted == 1 else "have"
         parts.append(f"{plural(preview.unquoted, 'item')} of them {verb} no quote")
-    return "; ".join(parts) + "."
+    return "; ".join(parts + _over_cap(preview.over_cap)) + "."
+
+
+def _over_cap(number: int) -> list[str]:
+    """Return a part of a sentence about items whose quotes exceed their caps."""
+    its = "its quote exceeds its cap" if number == 1 else "their quotes exceed their caps"
+    return [f"{number:,} of them would be rejected and cost nothing, because {its}"] if number else []
 
 
 def cost_of_cancel(job: str, preview: CancelReport) -> str:
@@ -64,8 +109,11 @@ def cost_of_unpause(summary: JobSummary) -> str:
     """Return a sentence with the cost of a job's queued items, which unpausing releases."""
     queued = plural(summary.items[ItemState.QUEUED], "item")
     unquoted = f", plus {summary.queued_unquoted:,} without a quote" if summary.queued_unquoted else ""
-    cost = plural(summary.queued_cost, "credit")
-    return f"{summary.name}: {queued} queued, which may cost {cost} by the known quotes{unquoted}."
+    cost = f"{plural(summary.queued_cost, 'credit')} by the known quotes{unquoted}"
+    spending = spending_of(summary, summary.queued_cost, summary.queued_unquoted)
+    if summary.queued_unquoted > spending.unpriced or spending.credits < summary.queued_cost:
+        cost = f"at most {plural(spending.credits, 'credit')} by the job's budget ({cost})"
+    return f"{summary.name}: {queued} queued, which may cost {cost}."
 
 
 def cost_of_resolve(decision: Decision, detail: ItemDetail) -> str:

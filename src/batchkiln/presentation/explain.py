@@ -15,6 +15,7 @@ from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.chained_inputs import stale_text, waits_remedy, waits_text
 from batchkiln.presentation.formatting import REASONS, format_minute, format_service_age, format_until, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
+from batchkiln.presentation.rejections import manifest_argument
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
 DAMAGED: Final = "attempt_damaged"  # an error code that is more specific than its event KEY_CONFLICT
@@ -348,7 +349,7 @@ def _next(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
         job=command_arguments(detail.job),
         item=command_arguments(detail.job, detail.item.name),
         generation=shlex.quote((detail.attempts[-1].generation_id if detail.attempts else None) or "ID"),
-        manifest="-" if summary.manifest_path == "<stdin>" else shlex.quote(summary.manifest_path),
+        manifest=manifest_argument(summary.manifest_path),
         holder="" if holder is None else command_arguments(holder.job, holder.item),
     )
 

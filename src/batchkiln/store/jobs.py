@@ -90,7 +90,8 @@ class JobSummary:
     """A job's progress.
 
     `items` contains every state, even those without items. `queued_cost` is the cost of the queued items by the known
-    quotes; `queued_unquoted` of them have no quote. If `is_finished`, only a person can change an item.
+    quotes, without those over their caps; `queued_unquoted` of them have no quote. If `is_finished`, only a person can
+    change an item.
 
     `waiting` of the queued items wait for outputs of other items. If nothing else of the job can begin, `stuck` of
     these wait for a person. `blockers` are the items without a result that they wait for, those with the most waiting
@@ -140,6 +141,13 @@ class JobSummary:
     def has_ended(self) -> bool:
         """Whether the job has items, and each has ended."""
         return self.total > 0 and self.total == sum(self.items[state] for state in FINAL_STATES)
+
+    @property
+    def budget_left(self) -> int | None:
+        """The credits that the job's budget leaves beside those charged and reserved; None without a budget."""
+        if self.budget_credits is None:
+            return None
+        return max(0, self.budget_credits - self.credits.spent - self.credits.reserved)
 
     @property
     def left(self) -> int:

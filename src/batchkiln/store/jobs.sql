@@ -48,7 +48,9 @@ SELECT state, sum(n) AS n FROM tally WHERE job_id = :job_id GROUP BY state;
 
 -- name: queued_cost
 SELECT
-    coalesce(sum(t.n * q.cost_credits), 0) AS cost_credits,
+    coalesce(
+        sum(CASE WHEN q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits) THEN t.n * q.cost_credits END), 0
+    ) AS cost_credits,
     coalesce(sum(CASE WHEN q.cost_credits IS NULL THEN t.n END), 0) AS unquoted
 FROM rest_tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id

@@ -72,7 +72,8 @@ class Skipped:
 class RetryReport(Shown):
     """The number of items that a retry queues, by their previous state.
 
-    `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
+    `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
+    are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing.
     `paying_again` counts items whose first result may have been paid: expired, canceled by the service, or given up by
     a person. `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of
     them is tried again.
@@ -84,6 +85,7 @@ class RetryReport(Shown):
     unquoted: int
     paying_again: int
     newest_attempt: int = 0
+    over_cap: int = 0
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "queued again", [f"{count:,} {state}" for state, count in self.requeued.items()] or 0
@@ -105,7 +107,8 @@ class CancelReport:
 class RedoReport(Shown):
     """The number of done items that are made again.
 
-    `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
+    `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
+    are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing.
     `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of them is
     made again.
     """
@@ -115,6 +118,7 @@ class RedoReport(Shown):
     may_cost: int | None
     unquoted: int
     newest_attempt: int = 0
+    over_cap: int = 0
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "made again", self.redone
@@ -178,6 +182,7 @@ def preview_retry(connection: Session, job_name: str, item_names: Sequence[str])
         unquoted=sum(entry.unquoted for entry in found),
         paying_again=sum(entry.paying_again for entry in found),
         newest_attempt=max((entry.newest_attempt or 0 for entry in found), default=0),
+        over_cap=sum(entry.over_cap for entry in found),
     )
 
 
@@ -217,6 +222,7 @@ def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) 
         sum(costs) if costs else None,
         sum(row["unquoted"] for row in rows),
         max((row["newest"] or 0 for row in rows), default=0),
+        sum(row["over_cap"] for row in rows),
     )
 
 
@@ -335,7 +341,7 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class _Retried:
-    """The totals of a job's items in one state; `cost` is None if none has a quote.
+    """The totals of a job's items in one state; `cost` is None if none has a quote within its cap.
 
     `newest_attempt` is None if none was ever sent.
     """
@@ -346,17 +352,18 @@ class _Retried:
     unquoted: int
     paying_again: int
     newest_attempt: int | None
+    over_cap: int
 
 
 def _retried(connection: Session, job_id: int, state: ItemState) -> _Retried:
     """Return the totals of a job's items in a state. All expired items were paid."""
     params = {"job_id": job_id, "state": state}
-    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), params).fetchone()
+    count, cost, unquoted, over_cap = connection.execute(query("retry_figures_of_state"), params).fetchone()
     (newest,) = connection.execute(query("newest_tried_in_state"), params).fetchone()
     if state is ItemState.EXPIRED:
-        return _Retried(state, count, cost, unquoted, paying_again=count, newest_attempt=newest)
+        return _Retried(state, count, cost, unquoted, count, newest, over_cap)
     (paying_again,) = connection.execute(query("count_paid_for_nothing"), params).fetchone()
-    return _Retried(state, count, cost, unquoted, paying_again, newest)
+    return _Retried(state, count, cost, unquoted, paying_again, newest, over_cap)
 
 
 def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:

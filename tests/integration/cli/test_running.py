@@ -75,13 +75,14 @@ def test_a_wrong_manifest_is_two_and_nothing_is_enqueued(workspace: Workspace) -
 
 
 def test_an_item_over_its_cap_makes_three_and_names_the_next_command(workspace: Workspace) -> None:
-    """Rejected items: exit 3, grouped by code, with `show` and `retry`."""
+    """Rejected items: exit 3, grouped by code, with `show` and what to change: a retry would be rejected again."""
     result = workspace.call("run", workspace.manifest(more="  max_cost_credits: 1"))
 
     assert result.exit == 3
     assert "rejected: 2 over_cap" in result.out
     assert "batchkiln show foxes fox-" in result.out
-    assert "batchkiln retry foxes" in result.out
+    assert "raise max_cost_credits in the manifest, or request less, then `batchkiln run " in result.out
+    assert "batchkiln retry foxes" not in result.out
 
 
 def test_max_credits_stops_with_work_left(workspace: Workspace) -> None:

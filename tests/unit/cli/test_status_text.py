@@ -76,6 +76,28 @@ def test_the_commands_below_problems_can_be_copied() -> None:
     assert lines[1:] == ["`batchkiln show -- -birds 'a wren'`", "`batchkiln retry -- -birds`"]
 
 
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [
+        ("over_cap", "raise max_cost_credits in the manifest, or request less"),
+        ("over_job_budget", "raise budget.credits in the manifest"),
+        ("invalid_prompt", "change what the error names in the manifest"),
+    ],
+)
+def test_rejected_items_lead_to_the_manifest(code: str, step: str) -> None:
+    """A retry would be rejected again; it is named only for items that failed or expired."""
+    rejected = ProblemGroup(ItemState.REJECTED, code, 1, "")
+    failed = ProblemGroup(ItemState.FAILED, "timed_out", 1, "")
+
+    alone, both = (
+        [line.plain.strip() for line in problem_lines(job_view({}, problems=problems))]
+        for problems in ([rejected], [rejected, failed])
+    )
+
+    assert alone == [f"rejected: 1 {code}", f"{step}, then `batchkiln run birds.yaml`"]
+    assert both == [*alone, "failed: 1 timed_out", "`batchkiln retry birds`"]
+
+
 def test_the_commands_for_a_job_can_be_copied() -> None:
     """A name that begins with a hyphen is no option."""
     view = job_view({ItemState.QUEUED: 2, ItemState.DONE: 1}, name="-birds", is_paused=True, to_review=1)

@@ -7,17 +7,29 @@ import pytest
 
 from batchkiln.cli.progress import describe
 from batchkiln.config import Profile
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.durations import Expected
 from batchkiln.core.forecast import EndRange, ItemClass, JobLoad
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.confirmations import cost_of_pause, cost_of_redo
+from batchkiln.presentation.confirmations import cost_of_pause, cost_of_redo, cost_of_unpause, spending_of
 from batchkiln.presentation.ends import End, JobEnd, end_of_all
 from batchkiln.presentation.forecasts import job_forecasts, only_under_way
 from batchkiln.store import QueuedLoad
+from batchkiln.store.jobs import Credits
 from batchkiln.store.operations import RedoReport
 from support.view_builders import NOW, job_view, under_way
 
 LOCAL = Profile("local")
+
+
+def test_redo_over_the_cap_costs_nothing() -> None:
+    """The items are counted apart from the sum of the quotes."""
+    text = cost_of_redo("owls", RedoReport(3, (), may_cost=2, unquoted=0, over_cap=2))
+
+    assert text.endswith(
+        "may cost 2 credits by the known quotes; 2 of them would be rejected and cost nothing, because their quotes "
+        "exceed their caps."
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,6 +63,51 @@ def test_pausing_tells_what_was_charged_already(active: int, text: str) -> None:
     view = job_view({ItemState.ACTIVE: active}, name="owls", under_way=[under_way(ItemState.ACTIVE)] * active)
 
     assert cost_of_pause(view.summary) == text
+
+
+@pytest.mark.parametrize(
+    ("budget", "unquoted", "cost", "question"),
+    [
+        (None, 0, "965 credits by the known quotes", "about 965 credits"),
+        (4000, 0, "965 credits by the known quotes", "about 965 credits"),
+        (500, 0, "at most 275 credits by the job's budget (965 credits by the known quotes)", "about 275 credits"),
+        (100, 0, "at most 0 credits by the job's budget (965 credits by the known quotes)", "about 0 credits"),
+        (
+            4000,
+            2,
+            "at most 3,775 credits by the job's budget (965 credits by the known quotes, plus 2 without a quote)",
+            "about 3,775 credits",
+        ),
+        (
+            None,
+            2,
+            "965 credits by the known quotes, plus 2 without a quote",
+            "about 965 credits, and the price of 2 items without a quote",
+        ),
+    ],
+)
+def test_job_never_spends_more_than_its_budget_leaves(
+    budget: int | None, unquoted: int, cost: str, question: str
+) -> None:
+    """225 credits are spent or reserved: unpausing is told and asked about with what is left."""
+    view = job_view({ItemState.QUEUED: 28}, name="owls")
+    summary = replace(
+        view.summary,
+        budget_credits=budget,
+        queued_cost=965,
+        queued_unquoted=unquoted,
+        credits=Credits(reserved=25, charged=250, refunded=50),
+    )
+
+    assert cost_of_unpause(summary) == f"owls: 28 items queued, which may cost {cost}."
+    assert spending_of(summary, 965, unquoted).question(None) == f"This may spend {question}. Continue?"
+
+
+def test_question_names_money_beside_the_credits() -> None:
+    """The configured price of a credit decides nothing."""
+    spending = spending_of(job_view({}).summary, 965, 0)
+
+    assert spending.question(CreditPrice.parse("0.02 EUR")) == "This may spend about 965 credits (19.30 EUR). Continue?"
 
 
 def test_download_has_no_age() -> None:

@@ -7,6 +7,7 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.store import operations
+from batchkiln.store.jobs import Jobs
 from batchkiln.store.operations import (
     Affected,
     Skipped,
@@ -101,6 +102,22 @@ def test_retry_by_name_says_why_others_are_left(ended: QueueFile) -> None:
         ),
     )
     assert (told.requeued, told.may_cost) == (report.requeued, 10)
+
+
+def test_what_is_over_its_cap_is_in_no_cost(queue: QueueFile) -> None:
+    """Its quote of 5 can never be paid with a cap of 4: it would be rejected again, by both ways of asking."""
+    capped = spec("clip", recipe=replace(RECIPE, max_cost_credits=4))
+    queue.apply([spec("fox"), capped, spec("owl", recipe=replace(RECIPE, max_cost_credits=5))])
+    queue.quote(5)
+    assert Jobs(queue.connection).summary("birds").queued_cost == 10
+    for name in ("fox", "clip", "owl"):
+        queue.fail(name)
+
+    for names in ([], ["fox", "clip", "owl"]):
+        told = preview_retry(queue.connection, "birds", names)
+        assert (told.may_cost, told.unquoted, told.over_cap) == (10, 0, 1)
+    alone = preview_retry(queue.connection, "birds", ["clip"])
+    assert (alone.may_cost, alone.over_cap) == (None, 1)
 
 
 def test_retry_gives_all_tries_again(ended: QueueFile) -> None:
