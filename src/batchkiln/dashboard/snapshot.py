@@ -345,6 +345,14 @@ def _progress_text(now: PageSnapshot) -> str:
         return _rest_text(jobs)
     if not now.overview.is_driven or (now.slots and all(slot.blocked is not None for slot in now.slots)):
         return f"{plural(_left(now), 'item')} left"
+    return _work_text(now)
+
+
+def _work_text(now: PageSnapshot) -> str:
+    """Return the progress of a queue that a process runs."""
+    jobs = now.overview.jobs
+    if all(view.summary.profile in now.overview.silent_profiles for view in jobs if view.summary.left):
+        return f"Waiting for the service: {plural(_left(now), 'item')} left{_next_try(now)}"
     ends = end_of_all(view.end for view in jobs if not view.summary.is_finished)
     end = "" if ends is None else f"; ends {ends}"
     waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]
@@ -355,6 +363,16 @@ def _progress_text(now: PageSnapshot) -> str:
     if wait.reason is WaitReason.ENOUGH:
         return f"Stopping: {REASONS[wait.reason]}"
     return f"Waiting{until} for {REASONS[wait.reason]}{end}"
+
+
+_NO_ANSWER: Final = frozenset({WaitReason.UNREACHABLE, WaitReason.UNAVAILABLE})
+
+
+def _next_try(now: PageSnapshot) -> str:
+    """Return when a service that does not answer is tried again; empty if the process that runs the queue is to say."""
+    waits = (slot.wait for slot in now.slots if slot.wait is not None and slot.wait.reason in _NO_ANSWER)
+    tries = [wait.until for wait in waits if wait.until is not None]
+    return f"; next try at {format_minute(min(tries))}" if tries else ""
 
 
 def _rest_text(jobs: Sequence[JobView]) -> str:

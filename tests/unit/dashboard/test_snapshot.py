@@ -184,9 +184,12 @@ def test_an_outage_is_the_headline_while_items_wait_for_the_service() -> None:
     """A person sees why nothing moves; nothing needs a decision."""
     account = AccountSummary(1, "local", "main", NOW, DayUsage(), None, None, outage=Outage(NOW, "no route"))
     view = AccountView(account, DayUsage(), Limits(), NOW)
-    now = PageSnapshot(Overview((job_view({ItemState.QUEUED: 3}),), (view,), DRIVEN), (), is_all=True)
+    tried = slot(Wait(WaitReason.UNREACHABLE, NOW + timedelta(minutes=2)))
+    now = PageSnapshot(Overview((job_view({ItemState.QUEUED: 3}),), (view,), DRIVEN), (tried,), is_all=True)
 
     found = headline(now)
 
+    assert found.text == found.title == "Waiting for the service: 3 items left; next try at 2030-01-01 12:02 UTC"
+    assert headline(replace(now, slots=())).text == "Waiting for the service: 3 items left"
     assert (found.level, found.verdict) == (Level.LOOK, "The service does not answer")
     assert str(found.reasons[0]).startswith("The service of local has not answered since ")
