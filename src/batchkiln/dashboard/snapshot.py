@@ -104,18 +104,38 @@ class PageSnapshot:
 
     @property
     def earlier(self) -> tuple[JobView, ...]:
-        """The jobs of which nothing is left, while others run: what went wrong in them is old news."""
-        return tuple(view for view in self.overview.jobs if self.is_running and not view.summary.left)
+        """The jobs that have ended while others run: what went wrong in them is old news."""
+        return tuple(view for view in self.overview.jobs if self.is_running and _is_over(view))
 
     @property
     def current(self) -> tuple[JobView, ...]:
         """The jobs but those of `earlier`."""
-        return tuple(view for view in self.overview.jobs if not self.is_running or view.summary.left)
+        return tuple(view for view in self.overview.jobs if not self.is_running or not _is_over(view))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is left but items of paused jobs."""
+        return not _left(self) and any(_is_waiting_paused(view) for view in self.overview.jobs)
+
+    def end_line(self, view: JobView) -> str:
+        """Return when a job ends, for a place of its own; without a process, when it would end."""
+        if view.end is None or view.summary.is_paused or self.overview.is_driven:
+            return view.end_line
+        return f"would end {view.end} if it were started now"
 
     @property
     def jobs(self) -> tuple[JobView, ...]:
         """All jobs: those with active items first, then those with items left, then those that wait for a person."""
         return tuple(sorted(self.overview.jobs, key=_rank))
+
+
+def _is_over(view: JobView) -> bool:
+    """Whether a job has ended, and nobody is to choose or to review in it."""
+    return view.summary.has_ended and not view.summary.to_choose and not view.summary.to_review
+
+
+def _is_waiting_paused(view: JobView) -> bool:
+    return view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0
 
 
 def _rank(view: JobView) -> int:
@@ -260,6 +280,8 @@ def headline(now: PageSnapshot) -> Headline:
         return Headline(Level.HELP, "Action needed", text, title, reasons)
     if outages and now.is_running:
         return Headline(Level.LOOK, "The service does not answer", text, text, reasons)
+    if now.is_paused:
+        return Headline(Level.LOOK if ends or reviews else Level.FINE, "Paused", text, text, reasons)
     if ends or reviews:
         if not ends:
             verdict = "some items wait for a review"
@@ -377,7 +399,7 @@ def _next_try(now: PageSnapshot) -> str:
 
 def _rest_text(jobs: Sequence[JobView]) -> str:
     """Return the progress of a queue of which no process can continue anything."""
-    paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
+    paused = sum(_is_waiting_paused(view) for view in jobs)
     if paused:
         return f"All remaining work is paused ({plural(paused, 'job')})"
     has_ended = all(view.summary.has_ended or not view.summary.total for view in jobs)
