@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.dashboard.rendering import code
+from batchkiln.dashboard.rendering import code, environment
 
 
 def test_a_time_within_a_sentence_is_one_of_the_pages_times() -> None:
@@ -16,3 +16,14 @@ def test_a_time_within_a_sentence_is_one_of_the_pages_times() -> None:
 def test_what_only_looks_like_a_time_stays_text(text: str) -> None:
     """A service's message may hold anything."""
     assert code(text) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("queue.db.dashboard", "beside the queue"), (None, "<code>batchkiln dashboard --json</code>")]
+)
+def test_sign_in_begins_with_the_token_and_names_the_file_of_the_queue(name: str | None, words: str) -> None:
+    """A queue in a database has no file beside it."""
+    page = environment().get_template("unauthorized.html").render(token_file=name)
+
+    assert page.index("<form") < page.index("batchkiln dashboard</code> printed") < page.index(words)
+    assert ("beside the queue" in page) == (name is not None)
