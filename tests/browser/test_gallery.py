@@ -156,6 +156,28 @@ def test_selection_goes_along_from_page_to_page(gallery: Opened, monkeypatch: py
     assert gallery.faults == []
 
 
+def test_escape_returns_to_the_page_and_the_tile(gallery: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the item that was seen last; an item of another page begins one."""
+    monkeypatch.setattr(batchkiln.dashboard.gallery, "TILES", 3)
+    gallery.go("/jobs/birds/items")
+    press(gallery, "n")
+    expect(gallery.page.get_by_role("link", name="owl-4, large")).to_be_visible()
+    address = gallery.page.url
+    gallery.page.get_by_role("link", name="fox, large", exact=True).click()
+    press(gallery, "ArrowLeft")
+    expect(gallery.page.get_by_role("heading", level=1)).to_have_text("owl-4")
+    press(gallery, "Escape")
+
+    expect(gallery.page.get_by_role("link", name="owl-4, large")).to_be_focused()
+    assert gallery.page.url == address
+    gallery.page.get_by_role("link", name="owl-4, large").click()
+    press(gallery, "ArrowLeft")
+    expect(gallery.page.get_by_role("heading", level=1)).to_have_text("owl-3")
+    press(gallery, "Escape")
+    expect(gallery.page.get_by_role("link", name=", large").first).to_have_accessible_name("owl-3, large")
+    assert gallery.faults == []
+
+
 def test_selection_is_cleared_on_all_pages(gallery: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Escape forgets what this page shows, and the button everything."""
     monkeypatch.setattr(batchkiln.dashboard.gallery, "TILES", 3)

@@ -17,6 +17,16 @@ def test_columns_of_the_overview_end_together(seen: Opened) -> None:
     assert abs(left - right) < 12
 
 
+def test_only_account_fills_its_card(seen: Opened) -> None:
+    """Its gauges share the height that jobs give it: there is no empty half."""
+    seen.page.set_viewport_size({"width": 1440, "height": 900})
+    seen.go("/")
+    seen.page.evaluate("document.querySelector('.jobs').style.minHeight = '30rem'")
+    card, last = (seen.page.evaluate(LOWEST, f"[data-part=slots] {part}") for part in (".card", ".gauges dd"))
+
+    assert card - last < 24
+
+
 def test_phone_shows_running_work_first(seen: Opened) -> None:
     """What is active, then its job; what failed comes after that, and the plot at the end."""
     seen.page.set_viewport_size({"width": 390, "height": 844})

@@ -24,9 +24,10 @@ _MIN_SHARE: Final = 0.6  # so that one item in a million is visible
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A plot, and the labels of its axes: the maximum, the first and the last time."""
+    """A plot, its totals, and the labels of its axes: the maximum, the first and the last time."""
 
     svg: Markup
+    total: str
     highest: str
     first: str
     last: str
@@ -143,9 +144,14 @@ def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, num
         points.append(f"{step * (place + 0.5):.2f},{HEIGHT - HEIGHT * hour.credits / most_credits:.2f}")
     pieces.append(Markup('<polyline points="{}" class="c-line"/>').format(" ".join(points)))
     label = f"Items and credits of the last {number} hours"
-    highest = f"{plural(most, 'item')}, {plural(most_credits, 'credit')}"
+    total = sum(hour.succeeded + hour.otherwise for hour in row), sum(hour.credits for hour in row)
+    highest = f"most in an hour: {_amounts(most, most_credits)}"
     first, last = (moment(_format_hour, at) for at in (starts[0], starts[-1]))
-    return Chart(_svg("chart", HEIGHT, label, pieces), highest, first, last)
+    return Chart(_svg("chart", HEIGHT, label, pieces), _amounts(*total), highest, first, last)
+
+
+def _amounts(items: int, spent: int) -> str:
+    return f"{plural(items, 'item')}, {plural(spent, 'credit')}"
 
 
 def _format_hour(at: datetime, zone: tzinfo) -> str:

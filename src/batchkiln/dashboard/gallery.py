@@ -1,5 +1,6 @@
 """The gallery: a job's items as tiles or one at a time, large, and what a person decides about selected ones."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -25,6 +26,8 @@ _VALUES_SUGGESTED: Final = 30
 _SUGGESTED_LENGTH: Final = 60
 _KEY_DIGITS_MAX: Final = 18  # an id has 63 bits
 _WORDS_MAX: Final = 1000
+
+_CONDITION_WITHIN: Final = re.compile(r"\s[^\s=]+=")
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -60,6 +63,11 @@ class View:
     def meta(self) -> list[str]:
         """The conditions on metadata, each as `key` or `key=value`."""
         return [key if value is None else f"{key}={value}" for key, value in self.wanted.metadata]
+
+    @property
+    def run_together(self) -> list[str]:
+        """The conditions on metadata whose values look like several conditions in one field."""
+        return [f"{key}={value}" for key, value in self.wanted.metadata if value and _CONDITION_WITHIN.search(value)]
 
     @property
     def filters(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -11,7 +12,7 @@ from aiohttp.typedefs import Handler
 from batchkiln.config import AccessScope
 from batchkiln.core.errors import BatchkilnError, InputError, QueueBusy, QueueUnusable
 from batchkiln.dashboard.auth import Access, Principal, is_own_form, token_file
-from batchkiln.dashboard.context import context_of, identify, identify_nobody
+from batchkiln.dashboard.context import Context, context_of, identify, identify_nobody
 from batchkiln.dashboard.http_api.operation import PREFIX
 from batchkiln.dashboard.http_api.problems import Kind, ProblemError, problem_of, status_of
 
@@ -71,7 +72,7 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     if is_interface(request):
         _check_interface(request, access, principal, origin)
     elif principal is None:
-        return context.page("unauthorized.html", status=401, token_file=token_file(context.queue))
+        return _access_denied(context)
     else:
         await _check_page(request, principal, origin)
     assert principal is not None, "a request without a sender was refused"
@@ -127,12 +128,18 @@ async def _read_form(request: web.Request) -> Mapping[str, str]:
     return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
+def _access_denied(context: Context) -> web.Response:
+    """Ask for the token. Only its file's name is told, because nobody has signed in: for a database it says nothing."""
+    name = token_file(context.queue).name if isinstance(context.queue, Path) else None
+    return context.page("unauthorized.html", status=401, token_file=name)
+
+
 async def _sign_in_by_form(request: web.Request, origin: str) -> web.Response:
     """Sign in by a token that a person has pasted. A form of another site signs nobody in."""
     context, token = context_of(request), (await _read_form(request)).get("token", "")
     principal = context.access.holder_of(token.strip())
     if principal is None or request.headers.get("Origin", "") != origin:
-        return context.page("unauthorized.html", status=401, token_file=token_file(context.queue))
+        return _access_denied(context)
     return _sign_in(request, principal, origin)
 
 

@@ -104,18 +104,38 @@ class PageSnapshot:
 
     @property
     def earlier(self) -> tuple[JobView, ...]:
-        """The jobs of which nothing is left, while others run: what went wrong in them is old news."""
-        return tuple(view for view in self.overview.jobs if self.is_running and not view.summary.left)
+        """The jobs that have ended while others run: what went wrong in them is old news."""
+        return tuple(view for view in self.overview.jobs if self.is_running and _is_over(view))
 
     @property
     def current(self) -> tuple[JobView, ...]:
         """The jobs but those of `earlier`."""
-        return tuple(view for view in self.overview.jobs if not self.is_running or view.summary.left)
+        return tuple(view for view in self.overview.jobs if not self.is_running or not _is_over(view))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is left but items of paused jobs."""
+        return not _left(self) and any(_is_waiting_paused(view) for view in self.overview.jobs)
+
+    def end_line(self, view: JobView) -> str:
+        """Return when a job ends, for a place of its own; without a process, when it would end."""
+        if view.end is None or view.summary.is_paused or self.overview.is_driven:
+            return view.end_line
+        return f"would end {view.end} if it were started now"
 
     @property
     def jobs(self) -> tuple[JobView, ...]:
         """All jobs: those with active items first, then those with items left, then those that wait for a person."""
         return tuple(sorted(self.overview.jobs, key=_rank))
+
+
+def _is_over(view: JobView) -> bool:
+    """Whether a job has ended, and nobody is to choose or to review in it."""
+    return view.summary.has_ended and not view.summary.to_choose and not view.summary.to_review
+
+
+def _is_waiting_paused(view: JobView) -> bool:
+    return view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0
 
 
 def _rank(view: JobView) -> int:
@@ -260,6 +280,8 @@ def headline(now: PageSnapshot) -> Headline:
         return Headline(Level.HELP, "Action needed", text, title, reasons)
     if outages and now.is_running:
         return Headline(Level.LOOK, "The service does not answer", text, text, reasons)
+    if now.is_paused:
+        return Headline(Level.LOOK if ends or reviews else Level.FINE, "Paused", text, text, reasons)
     if ends or reviews:
         if not ends:
             verdict = "some items wait for a review"
@@ -344,6 +366,14 @@ def _progress_text(now: PageSnapshot) -> str:
         return _rest_text(jobs)
     if not now.overview.is_driven or (now.slots and all(slot.blocked is not None for slot in now.slots)):
         return f"{plural(_left(now), 'item')} left"
+    return _work_text(now)
+
+
+def _work_text(now: PageSnapshot) -> str:
+    """Return the progress of a queue that a process runs."""
+    jobs = now.overview.jobs
+    if all(view.summary.profile in now.overview.silent_profiles for view in jobs if view.summary.left):
+        return f"Waiting for the service: {plural(_left(now), 'item')} left{_next_try(now)}"
     ends = end_of_all(view.end for view in jobs if not view.summary.is_finished)
     end = "" if ends is None else f"; ends {ends}"
     waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]
@@ -356,9 +386,19 @@ def _progress_text(now: PageSnapshot) -> str:
     return f"Waiting{until} for {REASONS[wait.reason]}{end}"
 
 
+_NO_ANSWER: Final = frozenset({WaitReason.UNREACHABLE, WaitReason.UNAVAILABLE})
+
+
+def _next_try(now: PageSnapshot) -> str:
+    """Return when a service that does not answer is tried again; empty if the process that runs the queue is to say."""
+    waits = (slot.wait for slot in now.slots if slot.wait is not None and slot.wait.reason in _NO_ANSWER)
+    tries = [wait.until for wait in waits if wait.until is not None]
+    return f"; next try at {format_minute(min(tries))}" if tries else ""
+
+
 def _rest_text(jobs: Sequence[JobView]) -> str:
     """Return the progress of a queue of which no process can continue anything."""
-    paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
+    paused = sum(_is_waiting_paused(view) for view in jobs)
     if paused:
         return f"All remaining work is paused ({plural(paused, 'job')})"
     has_ended = all(view.summary.has_ended or not view.summary.total for view in jobs)

@@ -309,11 +309,15 @@ def _held_since(detail: ItemDetail) -> str:
 # --- the cost --------------------------------------------------------------------------------------------
 
 
+_REFUNDED: Final = "which were refunded, but still count toward the day's credits"
+
+
 def charged(detail: ItemDetail) -> str:
     """Describe the cost of an item, attempt by attempt, including unknown charges."""
     costs = Counter(text for attempt in detail.attempts if (text := _cost(attempt)))
     if costs:
-        return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in costs.items())
+        texts = sorted(costs, key=lambda text: text.endswith(_REFUNDED))  # first what it has really cost
+        return "; besides, ".join(text if costs[text] == 1 else f"{costs[text]} times {text}" for text in texts)
     return "nothing: it was refused, and nothing was created" if detail.attempts else "nothing: it was never sent"
 
 
@@ -327,7 +331,7 @@ def _cost(attempt: AttemptDetail) -> str:
         case AttemptState.SENT:
             text = f"{quote} are reserved; they are charged at most once, and only if it was created"
         case AttemptState.FAILED:
-            text = f"{cost}, and refunded; they still count toward the day's credits"
+            text = f"{cost}, {_REFUNDED}"
         case AttemptState.CANCELED:
             text = f"{cost}; a refund was not confirmed"
         case AttemptState.DISPUTED if attempt.generation_id is None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.config import Config, Profile
 from batchkiln.core.credit_price import CreditPrice
@@ -131,6 +131,11 @@ class Overview(Shown):
         """Whether any process runs the queue."""
         return self.lease is not None or (self.shared_by is not None and bool(self.shared_by.alive))
 
+    @property
+    def silent_profiles(self) -> frozenset[str]:
+        """The profiles whose service does not answer, as far as the queue knows."""
+        return frozenset(view.summary.profile for view in self.accounts if view.summary.outage is not None)
+
 
 def read_overview(
     reader: Reader,
@@ -152,11 +157,18 @@ def read_overview(
     profiles = {summary.profile for summary in summaries} | set(config.profiles)
     account_views, times = read_accounts(reader, config, machine_now, observed, profiles)
     ends = estimated_ends(reader, config, times, account_views, running=running)
+    held = reader.lease()
+    overview = Overview(
+        (), account_views, held if held is not None and held.is_alive else None, _shared_by(reader, config)
+    )
+    silent = overview.silent_profiles if overview.is_driven else frozenset()
     jobs = tuple(
         JobView(
             summary=summary,
             now=times[summary.profile],
-            job_end=ends.get(summary.name) or _without_forecast(summary, profile),
+            job_end=_NO_ANSWER
+            if summary.profile in silent
+            else ends.get(summary.name) or _without_forecast(summary, profile),
             examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
             time_scale=profile.time_scale if profile else 1.0,
             is_embedded=profile is not None and profile.is_embedded,
@@ -164,9 +176,10 @@ def read_overview(
         )
         for summary, profile in ((each, config.profiles.get(each.profile)) for each in summaries)
     )
-    held = reader.lease()
-    lease = held if held is not None and held.is_alive else None
-    return Overview(jobs, account_views, lease, _shared_by(reader, config))
+    return replace(overview, jobs=jobs)
+
+
+_NO_ANSWER: Final = JobEnd(reason="the service does not answer")
 
 
 def _without_forecast(summary: JobSummary, profile: Profile | None) -> JobEnd:

@@ -67,6 +67,14 @@ async def test_search_and_order(browser: Browser, query: str, names: list[str]) 
     assert shown(await browser.get(ITEMS + query)) == names
 
 
+async def test_two_conditions_in_one_field_are_explained(browser: Browser) -> None:
+    """Nothing matches, because the value of the first is all that follows."""
+    joined, plain = [await browser.get(f"{ITEMS}?meta={meta}") for meta in ("light%3Ddusk+bird%3Dwren", "light%3Dnoon")]
+
+    assert "“light=dusk bird=wren” is one condition" in joined.text
+    assert "is one condition" not in plain.text
+
+
 @pytest.mark.parametrize("query", ["?sort=price", "?verdict=good", "?gallery", "?large&after=x"])
 async def test_address_that_means_nothing_is_refused_or_ignored(browser: Browser, query: str) -> None:
     """As other mistyped addresses are."""

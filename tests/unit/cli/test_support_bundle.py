@@ -134,7 +134,7 @@ def test_everything_that_finds_a_generation_is_there(queue: QueueFile, config: C
         assert text in files["item.json"].decode()
     assert [event["event"] for event in item["events"]] == history
     assert item["error"]["code"] == "odd"
-    assert "5 credits, and refunded" in item["charged"]
+    assert "5 credits, which were refunded" in item["charged"]
     assert configuration["key_fingerprints"] == [fingerprint(KEY)]
     assert configuration["base_url"] == "https://api.test/v1"
     assert {"batchkiln", "python", "sqlite", "queue_schema"} <= set(json.loads(files["versions.json"]))

@@ -64,12 +64,14 @@ def test_days_are_counted_from_today_and_told_by_their_whole_column() -> None:
 
 def test_hours_without_anything_are_there() -> None:
     """A plot of a day has its 24 hours, so that a pause is seen as one."""
-    hours = [Hour(MIDNIGHT, 3, 1, 20)]
+    hours = [Hour(MIDNIGHT, 3, 1, 20), Hour(MIDNIGHT + timedelta(hours=1), 2, 0, 30)]
 
     chart = hour_chart(hours, until=MIDNIGHT + timedelta(hours=2), length=timedelta(hours=1), number=24)
 
     assert chart.svg.count('class="c-done"') == 24
     assert "3 succeeded, 1 ended otherwise, 20 credits" in chart.svg
+    assert chart.total == "6 items, 50 credits"
+    assert chart.highest == "most in an hour: 4 items, 30 credits"
     assert re.fullmatch(r'<time datetime="[^"]+T02:00:00\+00:00">02:00 UTC</time>', chart.last)
 
 

@@ -47,6 +47,13 @@ def test_conditions_on_metadata_must_all_hold() -> None:
     assert view.url() == "/jobs/birds/items?meta=species%3Dfox&meta=light"
 
 
+def test_several_conditions_in_one_field_are_noticed() -> None:
+    """Their spaces and signs may well be those of one value, so the page only says how the field is read."""
+    view = view_of("birds", urlencode({"meta": ["light=dusk bird=wren", "place=a = b", "size=a=b"]}, doseq=True))
+
+    assert view.run_together == ["light=dusk bird=wren"]
+
+
 def test_first_page_of_a_search_has_no_place() -> None:
     """A changed filter begins anew."""
     view = view_of("birds", "text=fox&after=7&large=1")

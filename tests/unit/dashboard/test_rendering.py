@@ -2,7 +2,9 @@
 
 import pytest
 
-from batchkiln.dashboard.rendering import code
+from batchkiln.core.states import ItemState
+from batchkiln.dashboard.rendering import code, environment
+from support.view_builders import job_view
 
 
 def test_a_time_within_a_sentence_is_one_of_the_pages_times() -> None:
@@ -16,3 +18,27 @@ def test_a_time_within_a_sentence_is_one_of_the_pages_times() -> None:
 def test_what_only_looks_like_a_time_stays_text(text: str) -> None:
     """A service's message may hold anything."""
     assert code(text) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("queue.db.dashboard", "beside the queue"), (None, "<code>batchkiln dashboard --json</code>")]
+)
+def test_sign_in_begins_with_the_token_and_names_the_file_of_the_queue(name: str | None, words: str) -> None:
+    """A queue in a database has no file beside it."""
+    page = environment().get_template("unauthorized.html").render(token_file=name)
+
+    assert page.index("<form") < page.index("batchkiln dashboard</code> printed") < page.index(words)
+    assert ("beside the queue" in page) == (name is not None)
+
+
+@pytest.mark.parametrize(
+    ("done", "failed", "words"),
+    [(0, 1, "0 of 1 item is done"), (1, 1, "1 of 2 items is done"), (0, 2, "0 of 2 items are done")],
+)
+def test_number_of_done_items_has_its_verb(done: int, failed: int, words: str) -> None:
+    """One item of many, and none of one."""
+    summary = job_view({ItemState.DONE: done, ItemState.FAILED: failed}).summary
+
+    assert words in environment().from_string('{% from "macros.html" import ended %}{{ ended(summary) }}').render(
+        summary=summary
+    )

@@ -180,13 +180,50 @@ def test_old_failures_are_below_running_work() -> None:
     assert headline(snapshot(old)).verdict == "Some items failed"
 
 
+def test_a_job_that_waits_for_a_choice_has_not_ended() -> None:
+    """Its failures are not old news: a person still works on it."""
+    waiting = job_view({ItemState.DONE: 1, ItemState.FAILED: 2}, name="old", to_review=1)
+    now = snapshot(waiting, job_view({ItemState.QUEUED: 1}, name="new"))
+
+    assert now.earlier == ()
+    assert headline(now).verdict == "Running; some items failed"
+
+
+@pytest.mark.parametrize(("failed", "level"), [(0, Level.FINE), (2, Level.LOOK)])
+def test_a_pause_comes_before_older_failures(failed: int, level: Level) -> None:
+    """The person who wonders why nothing moves reads it first."""
+    paused = job_view({ItemState.QUEUED: 3, ItemState.FAILED: failed}, is_paused=True)
+
+    found = headline(snapshot(paused, lease=None))
+
+    assert (found.level, found.verdict, found.text) == (level, "Paused", "All remaining work is paused (1 job)")
+    assert len(found.reasons) == bool(failed)
+
+
+@pytest.mark.parametrize(
+    ("lease", "line"),
+    [
+        (DRIVEN, "ends in about 3 h 0 min, at 2030-01-01 15:00 UTC"),
+        (None, "would end in about 3 h 0 min, at 2030-01-01 15:00 UTC if it were started now"),
+    ],
+)
+def test_without_a_process_an_end_is_conditional(lease: Lease | None, line: str) -> None:
+    """Nothing ends by itself."""
+    view = job_view({ItemState.QUEUED: 3}, ends_at=NOW + timedelta(hours=3))
+
+    assert snapshot(view, lease=lease).end_line(view) == line
+
+
 def test_an_outage_is_the_headline_while_items_wait_for_the_service() -> None:
     """A person sees why nothing moves; nothing needs a decision."""
     account = AccountSummary(1, "local", "main", NOW, DayUsage(), None, None, outage=Outage(NOW, "no route"))
     view = AccountView(account, DayUsage(), Limits(), NOW)
-    now = PageSnapshot(Overview((job_view({ItemState.QUEUED: 3}),), (view,), DRIVEN), (), is_all=True)
+    tried = slot(Wait(WaitReason.UNREACHABLE, NOW + timedelta(minutes=2)))
+    now = PageSnapshot(Overview((job_view({ItemState.QUEUED: 3}),), (view,), DRIVEN), (tried,), is_all=True)
 
     found = headline(now)
 
+    assert found.text == found.title == "Waiting for the service: 3 items left; next try at 2030-01-01 12:02 UTC"
+    assert headline(replace(now, slots=())).text == "Waiting for the service: 3 items left"
     assert (found.level, found.verdict) == (Level.LOOK, "The service does not answer")
     assert str(found.reasons[0]).startswith("The service of local has not answered since ")

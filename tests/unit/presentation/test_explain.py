@@ -180,7 +180,7 @@ TABLE: Final[list[Row]] = [
     (
         failed,
         "failed 1 time of 3 allowed, as the service verified",
-        "5 credits, and refunded",
+        "5 credits, which were refunded",
         "tries again",
         ["retry birds fox"],
     ),
@@ -267,8 +267,11 @@ def test_equal_costs_of_several_attempts_are_reported_once(queue: QueueFile) -> 
         queue.end(queue.send("fox", generation_id=f"gen-{number}"), "failed")
         queue.move("fox", Event.GENERATION_FAILED)
 
-    assert told(queue).explanation.charged.startswith("2 times 5 credits, and refunded; they")
-    assert told(queue).explanation.charged.count("refunded") == 1
+    refunded = "2 times 5 credits, which were refunded, but still count toward the day's credits"
+    assert told(queue).explanation.charged == refunded
+
+    queue.send("fox", quote=2, generation_id="gen-3")
+    assert told(queue).explanation.charged == f"2 credits; besides, {refunded}"
 
 
 def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:

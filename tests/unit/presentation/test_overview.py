@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.config import Config, Profile
+from batchkiln.config import Account, Config, Profile
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.presentation.job_documents import job_document
 from batchkiln.presentation.overview import JobView, read_overview
@@ -54,6 +54,26 @@ def test_a_run_of_one_job_has_its_end_whatever_waits_in_others(queue: QueueFile)
 
     assert view.estimated_end_at is not None
     assert view.end_reason is None
+
+
+def test_nobody_knows_an_end_while_the_service_does_not_answer(queue: QueueFile) -> None:
+    """Without a process, nobody asks the service, and the end is that of a run which finds it well again."""
+    main = Account("main", ())
+    config = Config({"local": replace(CONFIG.profiles["local"], accounts=(main,))}, "local")
+    queue.connection.execute(
+        "INSERT INTO account (profile, name, outage_since, outage_reason) VALUES ('local', 'main', ?, 'no route')",
+        (NOW,),
+    )
+    assert views(queue, config=config)["foxes"].end is not None
+
+    queue.connection.execute(
+        "INSERT INTO lease (only, pid, host, command, started_at) VALUES (1, 1, 'elsewhere', 'run', ?)", (NOW,)
+    )
+
+    view = views(queue, config=config)["foxes"]
+    assert view.end is None
+    assert view.end_line == "end not known yet: the service does not answer"
+    assert job_document(view)["end_reason"] == "the service does not answer"
 
 
 def test_a_job_of_a_profile_that_is_gone_says_so(queue: QueueFile) -> None:

@@ -98,6 +98,40 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// The way back from a large item leads to the page that it was opened on, to its place there. From an item of another
+// page, or of another search, it leads to a page that begins with the item, as without this script.
+const wayBack = `tiles ${location.pathname}`;
+
+function searchOf(address) {
+  const given = new URL(address).searchParams;
+  ["after", "before", "large", "done", "n"].forEach((name) => given.delete(name));
+  return `${given}`;
+}
+
+function rememberTiles() {
+  const keys = [...form.querySelectorAll(".tile")].map((tile) => tile.dataset.key);
+  sessionStorage.setItem(wayBack, JSON.stringify({ address: location.href, keys, top: scrollY }));
+}
+
+function leadBack() {
+  const left = JSON.parse(sessionStorage.getItem(wayBack) || "null");
+  const large = form.querySelector("[data-item]");
+  if (large && left && left.keys.includes(large.dataset.item) && searchOf(left.address) === searchOf(location.href)) {
+    sessionStorage.setItem(wayBack, JSON.stringify({ ...left, item: large.dataset.item }));
+    document.querySelector('#main a[data-key="escape"]').href = left.address;
+  }
+}
+
+function returnToTile() {
+  const left = JSON.parse(sessionStorage.getItem(wayBack) || "null");
+  const tile = left && left.address === location.href && form.querySelector(`.tile[data-key="${left.item}"] .open`);
+  if (tile) {
+    scrollTo(0, left.top);
+    tile.focus({ preventScroll: true });
+    tile.scrollIntoView({ block: "nearest" });
+  }
+}
+
 // A page reads so many items and no more. Without a match on it, the search goes on as its link would, and tells how far.
 async function goOn(told) {
   let page = document;
@@ -126,6 +160,14 @@ if (!isLarge && document.querySelector(".note")) {
   const address = new URL(location.href);
   ["done", "n"].forEach((name) => address.searchParams.delete(name));
   history.replaceState(null, "", address);
+}
+
+if (isLarge) {
+  leadBack();
+  document.addEventListener("parts", leadBack);
+} else {
+  returnToTile();
+  window.addEventListener("pagehide", rememberTiles);
 }
 
 document.addEventListener("parts", show);
