@@ -70,9 +70,11 @@ class RetryReport:
     """The number of items that a retry queues, by their previous state.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
-    `paying_again` counts items whose first result may have been paid: expired, canceled by the service, or given up by
-    a person. `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of
-    them is tried again.
+    The rejected ones among them have the sum `rejected_cost`: unless the cause is gone, they are rejected again at no
+    cost. `day_cost` is the most of the day's credits that the others use, if all but the last of their attempts fail: a
+    failed one is refunded, and counts for the day. `paying_again` counts items whose first result may have been paid:
+    expired, canceled by the service, or given up by a person. `newest_attempt` is the largest id of an attempt of these
+    items, 0 without any: it grows whenever one of them is tried again.
     """
 
     requeued: Mapping[ItemState, int]
@@ -81,6 +83,8 @@ class RetryReport:
     unquoted: int
     paying_again: int
     newest_attempt: int = 0
+    rejected_cost: int = 0
+    day_cost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class RedoReport:
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included.
     `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of them is
-    made again.
+    made again. `day_cost` is as in `RetryReport`.
     """
 
     redone: int
@@ -106,6 +110,7 @@ class RedoReport:
     may_cost: int | None
     unquoted: int
     newest_attempt: int = 0
+    day_cost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,8 @@ def preview_retry(connection: Session, job_name: str, item_names: Sequence[str])
         unquoted=sum(entry.unquoted for entry in found),
         paying_again=sum(entry.paying_again for entry in found),
         newest_attempt=max((entry.newest_attempt or 0 for entry in found), default=0),
+        rejected_cost=sum(entry.cost or 0 for entry in found if entry.state is ItemState.REJECTED),
+        day_cost=sum(entry.day_cost or 0 for entry in found if entry.state is not ItemState.REJECTED),
     )
 
 
@@ -198,6 +205,7 @@ def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) 
         sum(costs) if costs else None,
         sum(row["unquoted"] for row in rows),
         max((row["newest"] or 0 for row in rows), default=0),
+        sum(row["day_cost"] or 0 for row in rows),
     )
 
 
@@ -327,17 +335,18 @@ class _Retried:
     unquoted: int
     paying_again: int
     newest_attempt: int | None
+    day_cost: int | None
 
 
 def _retried(connection: Session, job_id: int, state: ItemState) -> _Retried:
     """Return the totals of a job's items in a state. All expired items were paid."""
     params = {"job_id": job_id, "state": state}
-    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), params).fetchone()
+    count, cost, unquoted, day_cost = connection.execute(query("retry_figures_of_state"), params).fetchone()
     (newest,) = connection.execute(query("newest_tried_in_state"), params).fetchone()
     if state is ItemState.EXPIRED:
-        return _Retried(state, count, cost, unquoted, paying_again=count, newest_attempt=newest)
+        return _Retried(state, count, cost, unquoted, paying_again=count, newest_attempt=newest, day_cost=day_cost)
     (paying_again,) = connection.execute(query("count_paid_for_nothing"), params).fetchone()
-    return _Retried(state, count, cost, unquoted, paying_again, newest)
+    return _Retried(state, count, cost, unquoted, paying_again, newest, day_cost)
 
 
 def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:

@@ -2,7 +2,8 @@
 SELECT
     coalesce(sum(t.n), 0) AS n,
     sum(t.n * q.cost_credits) AS cost,
-    coalesce(sum(t.n) FILTER (WHERE q.cost_credits IS NULL), 0) AS unquoted
+    coalesce(sum(t.n) FILTER (WHERE q.cost_credits IS NULL), 0) AS unquoted,
+    sum(t.n * q.cost_credits * r.attempts) AS day_cost
 FROM rest_tally AS t
 JOIN job AS j ON j.id = t.job_id
 JOIN recipe AS r ON r.id = t.recipe_id
@@ -41,7 +42,8 @@ SELECT
     count(*) - count(q.cost_credits) AS unquoted,
     count(*) FILTER (
         WHERE i.state = 'expired' OR a.state IN ('canceled', 'expired', 'abandoned', 'disputed')) AS paying_again,
-    max((SELECT max(made.id) FROM attempt AS made WHERE made.item_id = i.id)) AS newest
+    max((SELECT max(made.id) FROM attempt AS made WHERE made.item_id = i.id)) AS newest,
+    sum(q.cost_credits * r.attempts) AS day_cost
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN job AS j ON j.id = i.job_id
