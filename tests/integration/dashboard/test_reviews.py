@@ -221,3 +221,18 @@ async def test_page_says_what_a_choice_begins_and_what_was_sent_before(browser: 
         assert ('class="chip stale"' in page.text, reason.lower() in page.text.lower()) == (True, True), address
     assert "<code>batchkiln redo birds hoot</code>" in page.text
     assert "made again since" not in page.text
+
+
+@pytest.mark.parametrize("large", ["", "&large=1"])
+async def test_gallery_says_what_a_choice_begins(browser: Browser, queue: QueueFile, large: str) -> None:
+    """As the review page does; of an item that nothing is made from, it says no more than before."""
+    send_clip(queue)
+    address = f"/jobs/birds/items?text=owl-2{large}"
+    token = (await browser.get(address)).form["csrf_token"]
+
+    answer = await browser.submit(address, csrf_token=token, item="1 owl-2", do="keep")
+    page = await browser.get(answer.headers["Location"])
+
+    assert answer.status == 303
+    assert "1 item kept." in page.text
+    assert "hoot can begin now (about 20 credits)." in page.text
