@@ -12,6 +12,7 @@ from batchkiln.api.reading import QueueReader
 from batchkiln.config import Config
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.urls import is_url
+from batchkiln.presentation.chained_inputs import stale_text
 from batchkiln.presentation.overview import JobView
 from batchkiln.presentation.redaction import known_keys, mask_keys, redact_text, strip_folders
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
@@ -86,7 +87,7 @@ async def _add_all(
             rows = await queue.read(_page, job, last_id, min(_CHUNK, total - taken))
         else:
             rows = await queue.read(_rows, ids[taken : taken + _CHUNK])
-        await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir, source.keys) for row in rows])
+        await asyncio.to_thread(writer.add, [_item(row, job, view.summary.output_dir, source.keys) for row in rows])
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)
         on_added(taken, total)
@@ -109,7 +110,7 @@ def _head(view: JobView) -> ReportJob:
     )
 
 
-def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> ReportItem:
+def _item(row: ReportRow, job: str, output_dir: str, keys: Sequence[str]) -> ReportItem:
     """Return an item for the report, without folders of this machine, API keys, and signatures of links."""
     item, recipe = row.item, row.recipe
     return ReportItem(
@@ -126,6 +127,7 @@ def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> ReportItem:
         generation_id=item.generation_id,
         files=tuple(_file(output, output_dir) for output in item.outputs),
         charges=row.charges,
+        stale=stale_text(item.sources, job),
     )
 
 

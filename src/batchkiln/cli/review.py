@@ -21,6 +21,7 @@ from batchkiln.cli.output import print_json, print_json_lines, print_result, pri
 from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.object_storage import local_file
+from batchkiln.presentation.chained_inputs import effect_lines
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.presentation.overview import review_line
 from batchkiln.presentation.show_documents import review_step_document
@@ -65,8 +66,8 @@ def review(
     """Keep or drop done items of JOB: those with `review: true`, and groups of variants to choose from.
 
     In a terminal, one key decides about each item. Without a terminal, or with --json, the command lists what is to be
-    reviewed. Items that are made from a kept item may start. Only `r` costs credits, and it asks first. With --kept,
-    --dropped or --unreviewed, the command goes through all such items.
+    reviewed. Keeping an item lets what is made from it begin, which costs credits, and says how many. `r` costs credits
+    as well, and asks first. With --kept, --dropped or --unreviewed, the command goes through all such items.
     """
     decisions = {Decided.KEEP: kept, Decided.DROP: dropped, Decided.UNDO: undone}
     named = [item for items in decisions.values() for item in items]
@@ -93,14 +94,23 @@ async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, 
         await changes.reader.read(_check_names, job, named)  # before anything is changed
         reports = {one: await changes.review(job, items, one) for one, items in decisions.items() if items}
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
+        changed = [name for report in reports.values() for name in report.changed]
+        effects = await changes.reader.read(_effects, job, changed)
     if common.is_json:
         print_json(reviewed_document(job, reports, summary))
     else:
         print_result(f"{job}: {', '.join(_done(one, report) for one, report in reports.items())}.")
         print_skipped([entry for report in reports.values() for entry in report.skipped])
+        for effect in effects:
+            print_result(f"{effect}.")
         if line := review_line(summary):
             print_result(line)
     return ExitStatus.OK
+
+
+def _effects(reader: Reader, job: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return what the verdicts about these items let begin, and what was already sent with another choice."""
+    return tuple(effect_lines(reader.reviews.effects(job, names)))
 
 
 def _done(decided: Decided, report: ReviewReport) -> str:
@@ -203,6 +213,7 @@ class _Session:
             case "u" if self._undoable:
                 at, name = self._undoable.pop()
                 await self._changes.undo(self._job, [name])
+                await self._print_effects(name)
                 self.decided -= 1
                 found = await self._step(at), name
             case "n":
@@ -222,6 +233,11 @@ class _Session:
         if report.changed:
             self.decided += 1
             self._undoable.append((step.at, item.name))
+            await self._print_effects(item.name)
+
+    async def _print_effects(self, name: str) -> None:
+        for effect in await self._changes.reader.read(_effects, self._job, [name]):
+            print_status(f"{effect}.")
 
     async def _redo(self, item: ItemSummary) -> None:
         question = await self._changes.question(Action.REDO, self._job, [item.name])

@@ -13,7 +13,7 @@ from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.core.urls import is_url
-from batchkiln.presentation.chained_inputs import source_name
+from batchkiln.presentation.chained_inputs import source_name, stale_reason
 from batchkiln.presentation.formatting import clock_note, format_second, plural, sanitize, zone_name
 from batchkiln.presentation.show_documents import shown_item_document
 
@@ -81,7 +81,8 @@ def item_lines(report: ItemReport) -> Iterator[str]:
         f"  input: {sanitize(file.path)} ({file.media_type}, {file.size_bytes:,} bytes)" for file in detail.inputs
     )
     for source in item.sources:
-        state = "still to be made" if source.is_open else "stale" if source.is_stale else f"sha256 {source.sha256}"
+        state = "still to be made" if source.is_open else f"sha256 {source.sha256}"
+        state = f"stale: {stale_reason(source)}" if source.is_stale else state
         yield f"  input {source.place} is made by {source_name(source, detail.job)}: {state}"
     quote = "not quoted yet" if detail.quote_credits is None else f"quote {plural(detail.quote_credits, 'credit')}"
     cap = "" if recipe.max_cost_credits is None else f", cap {recipe.max_cost_credits:,}"

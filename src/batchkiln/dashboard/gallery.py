@@ -19,6 +19,7 @@ from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.file_faults import faults_of
 from batchkiln.dashboard.messages import button_label, done_message
 from batchkiln.dashboard.rendering import action_url, as_text, items_url
+from batchkiln.presentation.chained_inputs import effect_lines
 
 TILES: Final = 48
 _SUGGESTED: Final = 200
@@ -26,6 +27,7 @@ _VALUES_SUGGESTED: Final = 30
 _SUGGESTED_LENGTH: Final = 60
 _KEY_DIGITS_MAX: Final = 18  # an id has 63 bits
 _WORDS_MAX: Final = 1000
+_DECIDED_MAX: Final = 400  # their ids are in the address of a page
 
 _CONDITION_WITHIN: Final = re.compile(r"\s[^\s=]+=")
 
@@ -180,7 +182,19 @@ def _key_of(word: str) -> int:
 async def show(request: web.Request) -> web.Response:
     """Show a page of a job's items, or one of them."""
     view = view_of(request.match_info["job"], request.rel_url.raw_query_string)
-    return await _page(context_of(request), view, note=done_message(request.query))
+    return await _page(context_of(request), view, note=done_message(request.query), decided=_ids_of(request))
+
+
+def _ids_of(request: web.Request) -> list[int]:
+    """Return the ids of the items that were decided before this page."""
+    words = request.query.get("last", "").split(".")[:_DECIDED_MAX]
+    return [int(word) for word in words if word.isdecimal() and len(word) <= _KEY_DIGITS_MAX]
+
+
+def _effects(reader: Reader, job: str, ids: Sequence[int]) -> tuple[str, ...]:
+    """Return what the verdicts about items let begin, and what was already sent with another choice."""
+    found = [item.name for item_id in ids if (item := reader.reviews.item(job, item_id)) is not None]
+    return tuple(effect_lines(reader.reviews.effects(job, found)))
 
 
 async def gallery_sections(context: Context, view: View) -> dict[str, str]:
@@ -201,7 +215,13 @@ async def _sections(context: Context, view: View, shown: Shown) -> dict[str, str
 
 
 async def _page(
-    context: Context, view: View, *, note: str | None = None, refused: Sequence[str | Skipped] = (), status: int = 200
+    context: Context,
+    view: View,
+    *,
+    note: str | None = None,
+    refused: Sequence[str | Skipped] = (),
+    status: int = 200,
+    decided: Sequence[int] = (),
 ) -> web.Response:
     shown = await context.reader.read(_read, view)
     parts = await _sections(context, view, shown)
@@ -212,6 +232,7 @@ async def _page(
         shown=shown,
         parts=parts,
         note=note,
+        notes=await context.reader.read(_effects, view.job, decided) if decided else (),
         refused=refused,
         orders=_SORTINGS,
         suggestions=[] if view.is_large else await context.reader.read(_suggestions, view.job),
@@ -264,10 +285,23 @@ async def act(request: web.Request) -> web.Response:
     async with context.changes() as changes:
         report = await changes.review(view.job, selected, Decided(wish), by=request[PRINCIPAL].name)
     done = {"done": wish, "n": str(len(report.changed))}
+    decided = await context.reader.read(_with_effects, view.job, report.changed)
     if report.skipped:
         note = done_message(done) if report.changed else None
-        return await _page(context, view, note=note, refused=report.skipped, status=200 if report.changed else 409)
-    raise web.HTTPSeeOther(view.url(**_place_after(view, seen, Decided(wish)), **done))
+        return await _page(
+            context, view, note=note, refused=report.skipped, status=200 if report.changed else 409, decided=decided
+        )
+    raise web.HTTPSeeOther(
+        view.url(**_place_after(view, seen, Decided(wish)), **done, last=".".join(map(str, decided)) or None)
+    )
+
+
+def _with_effects(reader: Reader, job: str, names: Sequence[str]) -> list[int]:
+    """Return the ids of the decided items if their verdicts let anything begin, or change what was sent already."""
+    names = names[:_DECIDED_MAX]
+    found = reader.jobs.items_named(reader.jobs.id_of(job), job=job, names=names)
+    is_said = any(effect_lines(reader.reviews.effects(job, names)))
+    return [item_id for item_id, _ in found.values()] if is_said else []
 
 
 def _place_after(view: View, seen: Shown | None, decided: Decided) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from batchkiln.core.errors import command_arguments
 from batchkiln.core.polling import RETENTION
 from batchkiln.dashboard.file_faults import MISSING
 from batchkiln.dashboard.messages import next_step
-from batchkiln.presentation.chained_inputs import source_name, waiting_lines
+from batchkiln.presentation.chained_inputs import source_name, stale_reason, stale_text, waiting_lines
 from batchkiln.presentation.formatting import (
     STYLES,
     format_age,
@@ -66,6 +66,8 @@ def environment() -> Environment:
         "item_url": item_url,
         "service_notes": service_notes,
         "source_name": source_name,
+        "stale_reason": stale_reason,
+        "stale_text": stale_text,
         "waiting_lines": waiting_lines,
         "items_url": items_url,
         "next_step": next_step,

@@ -12,6 +12,7 @@ from batchkiln.core.urls import is_url
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.file_faults import faults_of
 from batchkiln.dashboard.rendering import review_url
+from batchkiln.presentation.chained_inputs import effect_lines
 
 _DIGITS_MAX: Final = 18
 
@@ -56,7 +57,9 @@ async def _page(
 ) -> web.Response:
     job, is_all = request.match_info["job"], _is_all(request)
     place = at if at is not None else _number(request.query.get("at"))
-    step, last, left = await context.reader.read(_read, job, place, _number(request.query.get("last")), is_all=is_all)
+    step, last, left, effects = await context.reader.read(
+        _read, job, place, _number(request.query.get("last")), is_all=is_all
+    )
     inputs = [] if step is None else [(number, file.path) for number, file in step.inputs]
     return context.page(
         "review.html",
@@ -69,15 +72,18 @@ async def _page(
         is_all=is_all,
         last=last if refused is None else None,
         refused=refused.skipped if refused else (),
+        effects=effects if refused is None else (),
     )
 
 
 def _read(
     reader: Reader, job: str, at: int | None, last: int | None, *, is_all: bool
-) -> tuple[ReviewStep | None, ItemSummary | None, int]:
+) -> tuple[ReviewStep | None, ItemSummary | None, int, tuple[str, ...]]:
     step = reader.reviews.step(job, at, is_all=is_all)
     left = 0 if step is None else reader.reviews.left(job, at=step.items[0].id)
-    return step, None if last is None else reader.reviews.item(job, last), left
+    item = None if last is None else reader.reviews.item(job, last)
+    effects = () if item is None else tuple(effect_lines(reader.reviews.effects(job, [item.name])))
+    return step, item, left, effects
 
 
 def _missing(files: Sequence[tuple[int, str]]) -> frozenset[int]:

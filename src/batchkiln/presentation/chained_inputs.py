@@ -8,7 +8,7 @@ from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.presentation.formatting import plural, sanitize
 
 if TYPE_CHECKING:
-    from batchkiln.store import Blocker, ItemSource, JobSummary
+    from batchkiln.store import Blocker, ItemSource, JobSummary, ReviewEffects
 
 _ENDS: Final = {
     ItemState.FAILED: "which failed",
@@ -17,6 +17,7 @@ _ENDS: Final = {
     ItemState.CANCELED: "which was canceled",
     ItemState.HELD: "which is held",
 }
+_EFFECTS_SHOWN: Final = 5
 _RETRIED: Final = frozenset({*NOT_DELIVERED, ItemState.CANCELED})
 
 
@@ -69,9 +70,57 @@ def _remedy(job: str, item: str, state: ItemState | None) -> str | None:
 
 
 def stale_text(sources: "Sequence[ItemSource]", job: str) -> str:
-    """Return the names of the sources that were made again after the item was sent; an empty text if there are none."""
-    names = [source_name(source, job) for source in sources if source.is_stale]
-    return f"stale: it was made from an earlier version of {' and '.join(names)}" if names else ""
+    """Return the reasons why what an item was made from is no longer current; an empty text if there are none."""
+    again = [source_name(source, job) for source in sources if source.is_stale and not source.is_other_chosen]
+    reasons = [f"it was made from an earlier version of {' and '.join(again)}"] if again else []
+    reasons += [
+        f"it was made from {sanitize(source.made_from or source.item)}, and another variant was chosen since"
+        for source in sources
+        if source.is_other_chosen
+    ]
+    return f"stale: {'; '.join(reasons)}" if reasons else ""
+
+
+def stale_reason(source: "ItemSource") -> str:
+    """Return why an input of an item is stale, as in "it was made again since"."""
+    if source.is_other_chosen:
+        return f"it was {sanitize(source.made_from or source.item)}, and another variant was chosen since"
+    return "it was made again since"
+
+
+def effect_lines(effects: "ReviewEffects") -> Iterator[str]:
+    """Yield sentences about what verdicts let begin, and what was sent with another choice, without full stops."""
+    if effects.ready:
+        number = len(effects.ready)
+        name = sanitize(effects.ready[0]) if number == 1 else f"{number:,} items"
+        yield f"{name} can begin now ({_quotes_text(effects)})"
+    if effects.begun:
+        cost = _spent_text(sum(item.credits for item in effects.begun))
+        number = len(effects.begun)
+        name = f"{sanitize(effects.begun[0].name)} was" if number == 1 else f"{number:,} items were"
+        yield f"{name} sent already{cost}"
+    for item in effects.outdated[:_EFFECTS_SHOWN]:
+        redo = f"`batchkiln redo {command_arguments(item.job, item.name)}` makes it again from the choice"
+        when = [] if item.is_done else ["it is done"]
+        when += ["one is chosen"] if effects.is_open else []
+        once = f"once {' and '.join(when)}, " if when else ""
+        yield (
+            f"{sanitize(item.name)} was already sent from {sanitize(item.made_from)}{_spent_text(item.credits)} and "
+            f"stays as it is; {once}{redo}"
+        )
+    if (more := len(effects.outdated) - _EFFECTS_SHOWN) > 0:
+        yield f"{more:,} more were already sent from what is no longer chosen, and stay as they are"
+
+
+def _quotes_text(effects: "ReviewEffects") -> str:
+    if effects.ready_credits is None:
+        return "no quote is known yet"
+    more = f", and {plural(effects.unquoted, 'item')} without a quote" if effects.unquoted else ""
+    return f"about {plural(effects.ready_credits, 'credit')}{more}"
+
+
+def _spent_text(credits_spent: int) -> str:
+    return f" ({plural(credits_spent, 'credit')})" if credits_spent else ""
 
 
 def blocker_text(blocker: "Blocker", job: str) -> str:

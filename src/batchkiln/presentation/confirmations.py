@@ -54,7 +54,7 @@ def cost_of_retry(job: str, preview: RetryReport) -> str:
         return f"{job}: nothing to retry; this costs nothing."
     parts = [f"{job}: retrying {plural(number, 'item')} ({_by_state(preview.requeued)})"]
     if preview.may_cost is not None:
-        parts.append(f"may cost {plural(preview.may_cost, 'credit')} by the known quotes")
+        parts.append(_retry_cost_text(preview.may_cost, preview))
     if preview.unquoted:
         parts.append(
             f"{plural(preview.unquoted, 'item')} of them {'has' if preview.unquoted == 1 else 'have'} no quote"
@@ -64,6 +64,28 @@ def cost_of_retry(job: str, preview: RetryReport) -> str:
     return "; ".join(parts + _over_cap(preview.over_cap)) + "."
 
 
+def _retry_cost_text(may_cost: int, preview: RetryReport) -> str:
+    """Return the sum of the quotes, with that of the rejected items apart: they seldom cost anything."""
+    rejected = preview.requeued.get(ItemState.REJECTED, 0)
+    those = "the rejected one is" if rejected == 1 else "the rejected ones are"
+    others = may_cost - preview.rejected_cost
+    if not preview.rejected_cost:
+        return _quotes_text(may_cost, preview.day_cost)
+    if not others:
+        cost = f"{plural(may_cost, 'credit')} by the known quotes"
+        return f"costs nothing unless {those} accepted now, which may cost {cost}"
+    text = _quotes_text(others, preview.day_cost)
+    return f"{text}, and {preview.rejected_cost:,} more only if {those} accepted now"
+
+
+def _quotes_text(may_cost: int, day_cost: int) -> str:
+    """Return a sum of quotes, and how much of the day's credits it may use if attempts fail."""
+    text = f"may cost {plural(may_cost, 'credit')} by the known quotes"
+    if day_cost <= may_cost:
+        return text
+    return f"{text} (at most {day_cost:,} of the day's credits: what fails is refunded, and tried again)"
+
+
 def cost_of_redo(job: str, preview: RedoReport) -> str:
     """Return a sentence with the cost of making done items again."""
     if not preview.redone:
@@ -71,7 +93,7 @@ def cost_of_redo(job: str, preview: RedoReport) -> str:
     kept = "its files are kept" if preview.redone == 1 else "their files are kept"
     parts = [f"{job}: making {plural(preview.redone, 'done item')} again; {kept}"]
     if preview.may_cost is not None:
-        parts.append(f"may cost {plural(preview.may_cost, 'credit')} by the known quotes")
+        parts.append(_quotes_text(preview.may_cost, preview.day_cost))
     if preview.unquoted:
         verb = "has" if preview.unquoted == 1 else "have"
         parts.append(f"{plural(preview.unquoted, 'item')} of them {verb} no quote")

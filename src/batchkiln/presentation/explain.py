@@ -359,6 +359,8 @@ def _next(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
 
 
 def _remedy(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+    if detail.item.state is ItemState.DONE and detail.item.is_stale:
+        return "`batchkiln redo {item}` makes it again from the current input, at the price of a new attempt"
     text, version = _remedy_of_state(detail, summary, context), detail.item.version
     if detail.item.state not in RETRYABLE or version is None:
         return text

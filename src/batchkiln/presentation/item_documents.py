@@ -99,7 +99,7 @@ def item_fields(item: "ItemSummary") -> ItemFields:
         "version": item.version,
         "group": item.group,
         "verdict": item.verdict,
-        "stale": any(source.is_stale for source in item.sources) if item.sources else False,
+        "stale": item.is_stale,
     }
 
 

@@ -51,7 +51,10 @@ class ReportFile:
 
 @dataclass(frozen=True, slots=True)
 class ReportItem:
-    """One item with its request, files and charges. `inputs` are file names without folders."""
+    """One item with its request, files and charges.
+
+    `inputs` are file names without folders. `stale` is why what it was made from is no longer current, or empty.
+    """
 
     name: str
     index: int
@@ -66,6 +69,7 @@ class ReportItem:
     generation_id: str | None
     files: tuple[ReportFile, ...]
     charges: tuple[Charge, ...]
+    stale: str = ""
 
     @property
     def credits(self) -> int:

@@ -124,6 +124,7 @@ from .resolution import (
 )
 from .reviews import (
     Decided as Decided,
+    ReviewEffects as ReviewEffects,
     ReviewReport as ReviewReport,
     ReviewStep as ReviewStep,
 )

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from batchkiln.core.job import Verdict
 from batchkiln.core.states import ItemState
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
@@ -15,8 +16,9 @@ class ItemSource:
 
     `place` is its place among the inputs, from 1. `item` is the name of an item, with its state, or of a group, whose
     `state` is None and whose `choice` is the rank of the kept item. `sha256` is the content that the input was filled
-    with; None while it is open. `is_stale` is true if the item was sent with it, and its source now has another current
-    file.
+    with, and `made_from` the item that made it; None while it is open. `is_stale` is true if the item was sent with it,
+    and its source now has another current file: `is_other_chosen` if that is of another variant. `is_withdrawn` is true
+    if the item was sent with it, and its source offers no file now.
     """
 
     place: int
@@ -28,6 +30,9 @@ class ItemSource:
     sha256: str | None
     is_stale: bool
     is_made: bool
+    made_from: str | None = None
+    is_other_chosen: bool = False
+    is_withdrawn: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -61,6 +66,9 @@ def stale_items(connection: Session, job_id: int) -> int:
 def _source(row: Row) -> ItemSource:
     was_sent = row["own_state"] not in {ItemState.QUEUED, ItemState.CANCELED}
     offered, sha256 = row["offered"], row["sha256"]
+    is_stale = was_sent and None not in {offered, sha256} and offered != sha256
+    is_of_group = row["source_state"] is None
+    was_made_again = row["made_from_verdict"] == Verdict.KEPT and row["made_from_version"] != row["made_by"]
     return ItemSource(
         place=row["place"] + 1,
         job=row["job"],
@@ -69,6 +77,9 @@ def _source(row: Row) -> ItemSource:
         choice=row["rank"],
         state=None if row["source_state"] is None else ItemState(row["source_state"]),
         sha256=sha256,
-        is_stale=was_sent and None not in {offered, sha256} and offered != sha256,
+        is_stale=is_stale,
         is_made=row["version_id"] is not None,
+        made_from=row["made_from"],
+        is_other_chosen=is_stale and is_of_group and not was_made_again,
+        is_withdrawn=was_sent and offered is None and sha256 is not None,
     )

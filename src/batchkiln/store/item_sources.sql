@@ -2,6 +2,7 @@
 SELECT s.item_id, s.place, s.output, s.rank, s.made_by, s.sha256, i.state AS own_state,
     coalesce(source.name, g.name) AS name, coalesce(source_job.name, group_job.name) AS job,
     source.state AS source_state, source.version_id, source.verdict,
+    maker.name AS made_from, maker.version_id AS made_from_version, maker.verdict AS made_from_verdict,
     coalesce(offered.sha256, (
         SELECT output.sha256 FROM (
             SELECT item.version_id, row_number() OVER (ORDER BY item.id) AS place, count(*) OVER () AS kept
@@ -13,6 +14,8 @@ FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN item_source AS s ON s.item_id = i.id
 LEFT JOIN item AS source ON source.id = s.source_id
+LEFT JOIN attempt AS made ON made.id = s.made_by
+LEFT JOIN item AS maker ON maker.id = made.item_id
 LEFT JOIN job AS source_job ON source_job.id = source.job_id
 LEFT JOIN variant_group AS g ON g.id = s.group_id
 LEFT JOIN job AS group_job ON group_job.id = g.job_id

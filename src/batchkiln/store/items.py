@@ -73,6 +73,11 @@ class ItemSummary(Shown):
     verdict: Verdict | None = None
     needs_review: bool = False
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether it was sent with an input whose source now has another current file."""
+        return any(source.is_stale for source in self.sources)
+
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "item", self.name
         yield "state", self.state

@@ -73,10 +73,12 @@ class RetryReport(Shown):
     """The number of items that a retry queues, by their previous state.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
-    are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing.
-    `paying_again` counts items whose first result may have been paid: expired, canceled by the service, or given up by
-    a person. `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of
-    them is tried again.
+    are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing. The rejected ones
+    among the others have the sum `rejected_cost`: unless the cause is gone, they are rejected again at no cost.
+    `day_cost` is the most of the day's credits that the others use, if all but the last of their attempts fail: a
+    failed one is refunded, and counts for the day. `paying_again` counts items whose first result may have been paid:
+    expired, canceled by the service, or given up by a person. `newest_attempt` is the largest id of an attempt of these
+    items, 0 without any: it grows whenever one of them is tried again.
     """
 
     requeued: Mapping[ItemState, int]
@@ -86,6 +88,8 @@ class RetryReport(Shown):
     paying_again: int
     newest_attempt: int = 0
     over_cap: int = 0
+    rejected_cost: int = 0
+    day_cost: int = 0
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "queued again", [f"{count:,} {state}" for state, count in self.requeued.items()] or 0
@@ -110,7 +114,7 @@ class RedoReport(Shown):
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
     are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing.
     `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of them is
-    made again.
+    made again. `day_cost` is as in `RetryReport`.
     """
 
     redone: int
@@ -119,6 +123,7 @@ class RedoReport(Shown):
     unquoted: int
     newest_attempt: int = 0
     over_cap: int = 0
+    day_cost: int = 0
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "made again", self.redone
@@ -183,6 +188,8 @@ def preview_retry(connection: Session, job_name: str, item_names: Sequence[str])
         paying_again=sum(entry.paying_again for entry in found),
         newest_attempt=max((entry.newest_attempt or 0 for entry in found), default=0),
         over_cap=sum(entry.over_cap for entry in found),
+        rejected_cost=sum(entry.cost or 0 for entry in found if entry.state is ItemState.REJECTED),
+        day_cost=sum(entry.day_cost or 0 for entry in found if entry.state is not ItemState.REJECTED),
     )
 
 
@@ -223,6 +230,7 @@ def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) 
         sum(row["unquoted"] for row in rows),
         max((row["newest"] or 0 for row in rows), default=0),
         sum(row["over_cap"] for row in rows),
+        sum(row["day_cost"] or 0 for row in rows),
     )
 
 
@@ -353,17 +361,18 @@ class _Retried:
     paying_again: int
     newest_attempt: int | None
     over_cap: int
+    day_cost: int | None
 
 
 def _retried(connection: Session, job_id: int, state: ItemState) -> _Retried:
     """Return the totals of a job's items in a state. All expired items were paid."""
     params = {"job_id": job_id, "state": state}
-    count, cost, unquoted, over_cap = connection.execute(query("retry_figures_of_state"), params).fetchone()
+    count, cost, unquoted, over_cap, day_cost = connection.execute(query("retry_figures_of_state"), params).fetchone()
     (newest,) = connection.execute(query("newest_tried_in_state"), params).fetchone()
     if state is ItemState.EXPIRED:
-        return _Retried(state, count, cost, unquoted, count, newest, over_cap)
+        return _Retried(state, count, cost, unquoted, count, newest, over_cap, day_cost)
     (paying_again,) = connection.execute(query("count_paid_for_nothing"), params).fetchone()
-    return _Retried(state, count, cost, unquoted, paying_again, newest, over_cap)
+    return _Retried(state, count, cost, unquoted, paying_again, newest, over_cap, day_cost)
 
 
 def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:

@@ -3,7 +3,9 @@ SELECT
     coalesce(sum(t.n), 0) AS n,
     sum(t.n * q.cost_credits) FILTER (WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)) AS cost,
     coalesce(sum(t.n) FILTER (WHERE q.cost_credits IS NULL), 0) AS unquoted,
-    coalesce(sum(t.n) FILTER (WHERE q.cost_credits > r.max_cost_credits), 0) AS over_cap
+    coalesce(sum(t.n) FILTER (WHERE q.cost_credits > r.max_cost_credits), 0) AS over_cap,
+    sum(t.n * q.cost_credits * r.attempts)
+        FILTER (WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)) AS day_cost
 FROM rest_tally AS t
 JOIN job AS j ON j.id = t.job_id
 JOIN recipe AS r ON r.id = t.recipe_id
@@ -43,7 +45,9 @@ SELECT
     count(*) FILTER (
         WHERE i.state = 'expired' OR a.state IN ('canceled', 'expired', 'abandoned', 'disputed')) AS paying_again,
     max((SELECT max(made.id) FROM attempt AS made WHERE made.item_id = i.id)) AS newest,
-    count(*) FILTER (WHERE q.cost_credits > r.max_cost_credits) AS over_cap
+    count(*) FILTER (WHERE q.cost_credits > r.max_cost_credits) AS over_cap,
+    sum(q.cost_credits * r.attempts)
+        FILTER (WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)) AS day_cost
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN job AS j ON j.id = i.job_id

@@ -15,6 +15,7 @@ from batchkiln.core.errors import InputError, command_arguments
 from batchkiln.core.job import InputFile, Verdict
 from batchkiln.core.states import ItemState
 from batchkiln.store.chains import fill_dependents
+from batchkiln.store.item_sources import ItemSource
 from batchkiln.store.items import LOOKED_AT, Filter, Items, ItemSummary, matching_ids
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.operations import Skipped
@@ -55,6 +56,34 @@ class ReviewReport:
     changed: tuple[str, ...]
     skipped: tuple[Skipped, ...]
     made_ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class MadeItem:
+    """An item that was sent with a reviewed one. `is_done`: a redo can make it again. `credits` are net of refunds."""
+
+    job: str
+    name: str
+    made_from: str
+    credits: int
+    is_done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewEffects:
+    """What the current verdicts about some items mean for the items that are made from them.
+
+    `ready` are the names of the queued items that they release; `ready_credits` is the sum of their known quotes, and
+    None without any; `unquoted` of them have none. `begun` items were sent with a kept file and are not done yet.
+    `outdated` ones were sent with a file that is no longer the chosen one; `is_open` is true if none is chosen now.
+    """
+
+    ready: tuple[str, ...] = ()
+    ready_credits: int | None = None
+    unquoted: int = 0
+    begun: tuple[MadeItem, ...] = ()
+    outdated: tuple[MadeItem, ...] = ()
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +211,34 @@ class Reviews:
         params = {"job_id": job_id, "at": at, "limit": LEFT_AT_MOST}
         return int(self._connection.execute(query("count_left"), params).fetchone()["n"])
 
+    def effects(self, job_name: str, names: Sequence[str]) -> ReviewEffects:
+        """Return what the verdicts about these items mean for the first `LEFT_AT_MOST` items made from them."""
+        job_id = Jobs(self._connection).id_of(job_name)
+        found = Jobs(self._connection).items_named(job_id, job=job_name, names=names)
+        items = Items(self._connection)
+        reviewed = {item_id for item_id, _ in found.values()}
+        groups = {item.group for item in items.of_ids(list(reviewed))}
+        params = {"ids": json.dumps(sorted(reviewed)), "limit": LEFT_AT_MOST}
+        rows = self._connection.execute(query("made_from_reviewed"), params).fetchall()
+        jobs = {row["id"]: row["job"] for row in rows}
+        ready: dict[int, str] = {}
+        begun, outdated, is_open = [], [], False
+        for item in items.of_ids(list(jobs)):
+            job = jobs[item.id]
+            for source in item.sources:
+                if source.job != job_name or source.made_from is None or source.item not in {*names, *groups}:
+                    continue
+                if source.is_stale or source.is_withdrawn:
+                    outdated.append(_made(job, item, source))
+                    is_open = is_open or source.is_withdrawn
+                elif source.made_from in found and item.state is not ItemState.QUEUED:
+                    begun += [_made(job, item, source)] if item.state is not ItemState.DONE else []
+                elif source.made_from in found and not any(one.is_open for one in item.sources):
+                    ready[item.id] = item.name
+        cost = self._connection.execute(query("quotes_of_ready"), {"ids": json.dumps(list(ready))}).fetchone()
+        begin = tuple(ready.values())
+        return ReviewEffects(begin, cost["cost"], cost["unquoted"], tuple(begun), tuple(outdated), is_open)
+
     def item(self, job_name: str, item_id: int) -> ItemSummary | None:
         """Return an item of a job by its id; None if the job has none with this id."""
         params = {"job_id": Jobs(self._connection).id_of(job_name), "item_id": item_id}
@@ -219,3 +276,7 @@ class Reviews:
             shown[row["id"]] = row["at"]
         found = {shown[item_id] for item_id in matching_ids(self._connection, list(shown), wanted, len(shown))}
         return [place for place in places if place in found]
+
+
+def _made(job: str, item: ItemSummary, source: ItemSource) -> MadeItem:
+    return MadeItem(job, item.name, source.made_from or source.item, item.credits, item.state is ItemState.DONE)

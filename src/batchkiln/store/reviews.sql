@@ -64,3 +64,23 @@ WHERE m.state = 'done';
 
 -- name: members
 SELECT i.id FROM item AS i WHERE i.group_id = :group_id AND i.state <> 'canceled' ORDER BY i.id;
+
+-- name: made_from_reviewed  (what one of these items, or its group, is an input of)
+SELECT item.id, job.name AS job FROM (
+    SELECT item_source.item_id FROM json_each(:ids) AS e JOIN item_source ON item_source.source_id = e.value
+    UNION
+    SELECT item_source.item_id FROM json_each(:ids) AS e
+    JOIN item AS i ON i.id = e.value
+    JOIN item_source ON item_source.group_id = i.group_id
+) AS wanted
+JOIN item ON item.id = wanted.item_id
+JOIN job ON job.id = item.job_id
+WHERE item.state NOT IN ('failed', 'rejected', 'expired', 'canceled') ORDER BY item.id LIMIT :limit;
+
+-- name: quotes_of_ready
+SELECT sum(q.cost_credits) AS cost, count(*) - count(q.cost_credits) AS unquoted
+FROM json_each(:ids) AS e
+JOIN item AS i ON i.id = e.value
+JOIN job AS j ON j.id = i.job_id
+JOIN recipe AS r ON r.id = i.recipe_id
+LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key;

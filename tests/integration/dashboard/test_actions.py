@@ -29,7 +29,8 @@ async def test_retry_names_its_cost_and_queues_again(browser: Browser, queue: Qu
 
     location = await agreed(browser, "/jobs/birds/retry")
 
-    assert "may cost 10 credits by the known quotes" in page.text
+    assert "may cost 5 credits by the known quotes (at most 15 of the day" in page.text
+    assert "and 5 more only if the rejected one is accepted now." in page.text
     assert re.findall(r"<li>(\w+) <span class=.chip s-(\w+).>", page.text) == [
         ("failed", "failed"),
         ("refused", "rejected"),
@@ -111,7 +112,7 @@ async def test_a_question_that_is_out_of_date_is_asked_again(browser: Browser, q
     answer = await browser.submit("/jobs/birds/retry", **page.form)
 
     assert answer.status == 409
-    assert "may cost 15 credits" in answer.text
+    assert "and 10 more only if the rejected ones are accepted now" in answer.text
     assert queue.names("rejected") == ["refused", "queued"]
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.core.job import Mode, Recipe, SourceRef
 from batchkiln.core.states import Event
 from integration.dashboard.review_queue import fill_review, paint
 from integration.dashboard.sample_queue import Browser
-from support.queue_file import QueueFile
+from support.queue_file import QueueFile, spec
 
 
 @pytest.fixture
@@ -190,3 +191,48 @@ async def test_file_that_is_gone_is_said_so(browser: Browser, queue: QueueFile, 
     assert page.text.count("<strong>owl-2.png</strong> is missing. <code>batchkiln fetch birds owl-2</code>") == 1
     assert f'<img src="/media/{id_of_gone}/' not in page.text
     assert page.text.count('<img src="/media/') == 3
+
+
+def send_clip(queue: QueueFile) -> None:
+    """Make a clip from the owl that is chosen."""
+    ref = SourceRef("owl", file="birds.yaml", line=20, column=5)
+    recipe = Recipe("alpha-2.5-lite", Mode.IMAGE_TO_VIDEO, (), 1, None, 3)
+    queue.apply([spec("hoot", recipe=recipe, inputs=(ref,))])
+    queue.quote(20)
+
+
+async def test_page_says_what_a_choice_begins_and_what_was_sent_before(browser: Browser, queue: QueueFile) -> None:
+    """The clip of an owl that is no longer chosen looks so wherever it is shown, beside the command for it."""
+    send_clip(queue)
+    page = await browser.get(await decide(browser, queue, "keep", "owl-2", at="owl-2"))
+    assert "hoot can begin now (about 20 credits)." in page.text
+
+    queue.finish("hoot")
+    queue.connection.execute("UPDATE item SET needs_review = 1 WHERE name = 'hoot'")
+    await decide(browser, queue, "undo", "owl-2", at="owl-2")
+    page = await browser.get(await decide(browser, queue, "keep", "owl-3", at="owl-3"))
+    assert "hoot was already sent from owl-2 (5 credits) and stays as it is" in page.text
+    assert "<code>batchkiln redo birds hoot</code> makes it again from the choice" in page.text
+
+    at = place(queue, "hoot")
+    reason = "It was made from owl-2, and another variant was chosen since"
+    for address in (f"review?at={at}", "items?text=hoot", "items?text=hoot&large=1", "item?id=hoot"):
+        page = await browser.get(f"/jobs/birds/{address}")
+        assert ('class="chip stale"' in page.text, reason.lower() in page.text.lower()) == (True, True), address
+    assert "<code>batchkiln redo birds hoot</code>" in page.text
+    assert "made again since" not in page.text
+
+
+@pytest.mark.parametrize("large", ["", "&large=1"])
+async def test_gallery_says_what_a_choice_begins(browser: Browser, queue: QueueFile, large: str) -> None:
+    """As the review page does; of an item that nothing is made from, it says no more than before."""
+    send_clip(queue)
+    address = f"/jobs/birds/items?text=owl-2{large}"
+    token = (await browser.get(address)).form["csrf_token"]
+
+    answer = await browser.submit(address, csrf_token=token, item="1 owl-2", do="keep")
+    page = await browser.get(answer.headers["Location"])
+
+    assert answer.status == 303
+    assert "1 item kept." in page.text
+    assert "hoot can begin now (about 20 credits)." in page.text

@@ -11,12 +11,18 @@ from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.durations import Expected
 from batchkiln.core.forecast import EndRange, ItemClass, JobLoad
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.confirmations import cost_of_pause, cost_of_redo, cost_of_unpause, spending_of
+from batchkiln.presentation.confirmations import (
+    cost_of_pause,
+    cost_of_redo,
+    cost_of_retry,
+    cost_of_unpause,
+    spending_of,
+)
 from batchkiln.presentation.ends import End, JobEnd, end_of_all
 from batchkiln.presentation.forecasts import job_forecasts, only_under_way
 from batchkiln.store import QueuedLoad
 from batchkiln.store.jobs import Credits
-from batchkiln.store.operations import RedoReport
+from batchkiln.store.operations import RedoReport, RetryReport
 from support.view_builders import NOW, job_view, under_way
 
 LOCAL = Profile("local")
@@ -41,6 +47,46 @@ def test_redo_over_the_cap_costs_nothing() -> None:
 )
 def test_redo_of_one_item_speaks_of_one(number: int, text: str) -> None:
     assert cost_of_redo("owls", RedoReport(number, (), may_cost=2, unquoted=0)) == text
+
+
+@pytest.mark.parametrize(
+    ("requeued", "figures", "text"),
+    [
+        ({ItemState.FAILED: 1}, (2, 0, 2), "1 item (1 failed); may cost 2 credits by the known quotes."),
+        (
+            {ItemState.FAILED: 1},
+            (2, 0, 6),
+            (
+                "1 item (1 failed); may cost 2 credits by the known quotes (at most 6 of the day's credits: what fails "
+                "is refunded, and tried again)."
+            ),
+        ),
+        (
+            {ItemState.FAILED: 3, ItemState.REJECTED: 1},
+            (18, 12, 6),
+            (
+                "4 items (3 failed, 1 rejected); may cost 6 credits by the known quotes, and 12 more only if the "
+                "rejected one is accepted now."
+            ),
+        ),
+        (
+            {ItemState.REJECTED: 2},
+            (24, 24, 0),
+            (
+                "2 items (2 rejected); costs nothing unless the rejected ones are accepted now, which may cost 24 "
+                "credits by the known quotes."
+            ),
+        ),
+    ],
+)
+def test_retry_tells_apart_what_is_rejected_again_and_what_the_day_counts(
+    requeued: dict[ItemState, int], figures: tuple[int, int, int], text: str
+) -> None:
+    """Nobody is asked about credits that are hardly ever spent, or finds more of the day used than was said."""
+    may_cost, rejected_cost, day_cost = figures
+    report = RetryReport(requeued, (), may_cost, 0, 0, rejected_cost=rejected_cost, day_cost=day_cost)
+
+    assert cost_of_retry("owls", report) == f"owls: retrying {text}"
 
 
 @pytest.mark.parametrize(

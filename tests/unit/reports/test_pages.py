@@ -134,6 +134,17 @@ def test_a_card_tells_prompt_metadata_request_and_money() -> None:
     assert card.values("alt") == ["A fox"]
 
 
+def test_what_was_made_from_another_choice_has_a_badge() -> None:
+    """Who looks at the report alone does not take it for one of the kept pictures."""
+    reason = "it was made from owl-2, and another variant was chosen since"
+
+    card = render_card(replace(ITEM, stale=f"stale: {reason}"), [Picture(FILE, THUMBNAIL)])
+
+    assert '<span class="state badge">stale</span>' in card
+    assert f"<dt>stale</dt><dd>{reason}</dd>" in card
+    assert "stale" not in render_card(ITEM, [Picture(FILE, THUMBNAIL)])
+
+
 def test_a_file_that_is_gone_is_named_in_its_card() -> None:
     """There is no picture, and the name says what to look for."""
     gone = Seen(render_card(ITEM, [Picture(FILE, NoThumbnail.GONE)]))

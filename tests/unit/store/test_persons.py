@@ -52,10 +52,13 @@ def test_retry_tells_beforehand_what_it_may_cost(ended: QueueFile) -> None:
     before = ended.dump()
 
     told = preview_retry(ended.connection, "birds", [])
+    by_name = preview_retry(ended.connection, "birds", ["failed", "rejected", "expired"])
 
     assert ended.dump() == before
     assert told == retry(ended.connection, "birds", [], NOW)
     assert (told.may_cost, told.unquoted, told.paying_again) == (15, 0, 1)
+    assert (told.rejected_cost, told.day_cost) == (5, 30)  # three tries of each of the other two
+    assert (by_name.may_cost, by_name.rejected_cost, by_name.day_cost) == (15, 5, 30)
 
 
 def test_items_that_may_be_paid_are_named_first(ended: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup, Verdict
 from batchkiln.core.states import Event
+from batchkiln.presentation.chained_inputs import effect_lines, stale_text
 from batchkiln.store import reviews
 from batchkiln.store.items import Filter, Items
 from batchkiln.store.jobs import Jobs
@@ -236,6 +237,50 @@ def test_dependent_of_a_group_waits_until_enough_are_kept(queue: QueueFile) -> N
 
     decide(queue, Decided.DROP, "owl-3")
     assert queue.item("clip")["open_inputs"] == 1
+
+
+def effects(queue: QueueFile, name: str) -> list[str]:
+    return list(effect_lines(Reviews(queue.connection).effects("birds", [name])))
+
+
+def test_choice_names_what_it_lets_begin_and_what_was_sent_before(queue: QueueFile) -> None:
+    """Nobody pays for a clip by a key that says nothing of it, or takes it for one of the picture that is kept."""
+    queue.apply([*variants("owl", 3, 1), spec("clip")])
+    link(queue, "clip", group="owl")
+    queue.quote(20)
+    finish_all(queue, "owl-1", "owl-2", "owl-3")
+    queue.connection.execute("UPDATE output SET sha256 = path")
+    redo = "`batchkiln redo birds clip` makes it again from the choice"
+
+    decide(queue, Decided.KEEP, "owl-2")
+    assert effects(queue, "owl-2") == ["clip can begin now (about 20 credits)"]
+    attempt_id = queue.send("clip", quote=20, generation_id="paid")
+    assert effects(queue, "owl-2") == ["clip was sent already (20 credits)"]
+    decide(queue, Decided.UNDO, "owl-2")
+    sent = "clip was already sent from owl-2 (20 credits) and stays as it is"
+    assert effects(queue, "owl-2") == [f"{sent}; once it is done and one is chosen, {redo}"]
+    queue.end(attempt_id, "succeeded")
+    queue.move("clip", Event.OUTPUTS_READY)
+    queue.move("clip", Event.FILES_SAVED)
+    decide(queue, Decided.KEEP, "owl-3")
+    assert effects(queue, "owl-3") == [f"{sent}; {redo}"]
+
+    sources = Items(queue.connection).by_name("birds", "clip").sources
+    assert stale_text(sources, "birds") == "stale: it was made from owl-2, and another variant was chosen since"
+    make_again(queue, "owl-2")
+    decide(queue, Decided.UNDO, "owl-3")
+    queue.connection.execute("UPDATE output SET sha256 = path")
+    decide(queue, Decided.KEEP, "owl-2")
+    sources = Items(queue.connection).by_name("birds", "clip").sources
+    assert stale_text(sources, "birds") == "stale: it was made from an earlier version of a chosen one of owl"
+
+
+def test_verdict_about_what_nothing_is_made_from_says_no_more(queue: QueueFile) -> None:
+    queue.apply([spec("still", needs_review=True)])
+    queue.finish("still")
+    decide(queue, Decided.KEEP, "still")
+
+    assert effects(queue, "still") == []
 
 
 def test_lower_choice_starts_what_waits_for_the_group(queue: QueueFile) -> None:

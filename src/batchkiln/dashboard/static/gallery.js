@@ -158,7 +158,7 @@ if (told) {
 if (!isLarge && document.querySelector(".note")) {
   store();
   const address = new URL(location.href);
-  ["done", "n"].forEach((name) => address.searchParams.delete(name));
+  ["done", "n", "last"].forEach((name) => address.searchParams.delete(name));
   history.replaceState(null, "", address);
 }
 
