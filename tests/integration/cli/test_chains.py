@@ -145,7 +145,7 @@ def test_mistakes_are_told_with_their_places(workspace: Workspace, manifest: str
     assert found.exit == 2
     assert "owls.yaml:10:43: unknown field `inputs[2].itm`" in found.err
     assert "did you mean `item`?" in found.err
-    assert "`inputs[3].output` is" in found.err
+    assert "`inputs[3].output` cannot be `0`" in found.err
     (workspace.folder / manifest).write_text(MANIFEST.replace("{item: owl-still}", "{item: owl-stil}"), "utf-8")
     found = workspace.call("enqueue", manifest)
     assert "owls.yaml:10:21: the item 'owl-clip' is made from 'owl-stil'" in found.err
