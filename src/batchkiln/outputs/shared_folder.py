@@ -109,13 +109,14 @@ class SharedObjects:
     def check_names(self, owner: str) -> None:
         """Create an object twice: the second time must fail. This protects workers that finish files of one name.
 
-        Raise `InputError` if the storage is unsuitable or out of reach.
+        Raise `InputError` if the storage is unsuitable, and `SharedFolderAway` if it is out of reach.
         """
         try:
             self._folder.check(owner, is_shared=True)
         except StorageError as error:
             remedy = error.remedy or "Check the URL, the credentials of its storage and the network"
-            raise InputError(f"shared_dir: {self.root}: {error}. {remedy}. Nothing was sent") from error
+            kind = InputError if error.is_lasting else SharedFolderAway
+            raise kind(f"shared_dir: {self.root}: {error}. {remedy}. Nothing was sent") from error
 
     def write_mark(self, token: str) -> None:
         """Write a token by which other machines recognise the URL. Raise `OutputDirNotWritable`."""

@@ -2,12 +2,14 @@
 
 import errno
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 
-from batchkiln.core.errors import InputError, OutputDirNotWritable
+from batchkiln.core.errors import ExitStatus, InputError, OutputDirNotWritable, StorageError
+from batchkiln.object_storage.object_folder import ObjectFolder
 from batchkiln.outputs.filesystem import FileSystem
-from batchkiln.outputs.shared_folder import MARKS_FOLDER, SharedFolder
+from batchkiln.outputs.shared_folder import MARKS_FOLDER, SharedFolder, SharedObjects
 
 
 class WithoutLinks(FileSystem):
@@ -50,6 +52,18 @@ def test_a_folder_in_which_names_are_given_twice_is_refused(tmp_path: Path, file
     """Two workers would overwrite each other's results."""
     with pytest.raises(InputError, match=r"no hard links.*Nothing was sent"):
         SharedFolder(tmp_path, files).check_names("one")
+
+
+@pytest.mark.parametrize(("is_lasting", "status"), [(True, ExitStatus.USAGE), (False, ExitStatus.UNEXPECTED)])
+def test_storage_out_of_reach_is_no_mistake(*, is_lasting: bool, status: ExitStatus) -> None:
+    """A worker that starts before the network is there is started again by systemd."""
+    folder = create_autospec(ObjectFolder, instance=True, url="s3://studio/kiln")
+    folder.check.side_effect = StorageError("no connection", is_lasting=is_lasting)
+
+    with pytest.raises(InputError, match="no connection") as caught:
+        SharedObjects(folder).check_names("one")
+
+    assert caught.value.exit_status is status
 
 
 def test_a_folder_that_is_not_mounted_is_refused_and_not_made(tmp_path: Path) -> None:
