@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -77,6 +78,8 @@ def served(queue: QueueFile) -> Iterator[ServedDashboard]:
         async with serving_dashboard(queue.path, config, port=0, clock=lambda: AT) as dashboard:
             started.set_result((dashboard, asyncio.get_running_loop(), stop))
             await stop.wait()
+        _close_late_connections(asyncio.get_running_loop())
+        await asyncio.sleep(0)  # lets their transports close
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
@@ -86,6 +89,12 @@ def served(queue: QueueFile) -> Iterator[ServedDashboard]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(timeout=PATIENCE_SECONDS)
+
+
+def _close_late_connections(loop: Any) -> None:  # noqa: ANN401  the event loop's own table is not public
+    """Close what Chromium opened in the moment in which the server ended, and what nobody else closes."""
+    for transport in list(loop._transports.values()):
+        transport.abort()
 
 
 @contextmanager

@@ -161,6 +161,17 @@ async def test_a_queue_that_is_driven_is_not_copied(golden: Path, url: DatabaseU
     await database.close()
 
 
+OWN = "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+
+
+def test_a_copied_queue_is_free_at_once(golden: Path, url: DatabaseUrl) -> None:
+    """The server ends a closed connection only after a while, and the lock with it."""
+    copy_queue(golden, url)
+
+    with closing(connect(url)) as session:
+        assert session.scalar("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND " + OWN) == 0
+
+
 def test_a_queue_with_workers_is_not_copied(golden: Path, url: DatabaseUrl, tmp_path: Path) -> None:
     """They hold leases in place of the lock; those that were seen long ago are gone, and wake without a lease."""
     copy_queue(golden, url)

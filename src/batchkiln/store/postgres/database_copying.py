@@ -1,19 +1,19 @@
 """A queue in PostgreSQL as the source or the target of a copy."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any, Final
 
 import psycopg
 
-from batchkiln.core.errors import QueueInUse
+from batchkiln.core.errors import QueueBusy, QueueInUse
 from batchkiln.store.leases import database_clock
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.lock import in_use
 from batchkiln.store.postgres.connecting import connect, translated
 from batchkiln.store.postgres.postgres_session import PostgresSession
 from batchkiln.store.postgres.schema_updates import check_schema
-from batchkiln.store.postgres.server_database import try_lock
+from batchkiln.store.postgres.server_database import try_lock, unlock
 
 _LONG_TIMEOUTS: Final = "SET idle_in_transaction_session_timeout = '10min'; SET statement_timeout = '1h'"
 """Each of the two databases waits in its transaction while the other one works."""
@@ -78,6 +78,10 @@ def copy_session(url: DatabaseUrl) -> Iterator[DatabaseCopySession]:
         with found.translating():
             session.script(_LONG_TIMEOUTS)
             check_schema(session, url, may_be_moved=True)
-            if not try_lock(session):  # it ends with the connection
+            if not try_lock(session):
                 raise QueueInUse(in_use(session, url))
-        yield found
+        try:
+            yield found
+        finally:
+            with suppress(psycopg.Error, QueueBusy):
+                unlock(session)  # the server notices a closed connection, and frees its lock, only after a while

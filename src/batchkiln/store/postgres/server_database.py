@@ -147,7 +147,7 @@ class PostgresDatabase(Database):
         finally:
             with suppress(QueueBusy, QueueUnusable):
                 await self.write(drop_lease)
-                await self._run_in_thread(_unlock)
+                await self._run_in_thread(unlock)
 
     @asynccontextmanager
     async def undriven(self) -> AsyncIterator[None]:
@@ -159,7 +159,7 @@ class PostgresDatabase(Database):
             yield
         finally:
             with suppress(QueueBusy, QueueUnusable):
-                await self._run_in_thread(_unlock)
+                await self._run_in_thread(unlock)
 
     async def incarnation(self) -> str | None:
         """Return cluster, timeline, database and table. A promoted standby or a restored dump has different ones.
@@ -239,7 +239,8 @@ def try_lock(session: PostgresSession) -> bool:
     return bool(session.scalar(f"SELECT pg_try_advisory_lock({DRIVE_LOCK}, {session.schema_key})"))
 
 
-def _unlock(session: PostgresSession) -> None:
+def unlock(session: PostgresSession) -> None:
+    """Release the lock for driving the queue."""
     session.scalar(f"SELECT pg_advisory_unlock({DRIVE_LOCK}, {session.schema_key})")
 
 
