@@ -143,7 +143,6 @@ class HookRunner:
         """
         begun = self._clock.monotonic()
         ends_at, told_at = begun + END_SECONDS, begun + TELL_SECONDS
-        self.has_settled = True
         stop = asyncio.create_task(self._engine.control.stop_wanted.wait())
         change = asyncio.create_task((changed or asyncio.Event()).wait())
         try:
@@ -165,6 +164,7 @@ class HookRunner:
         finally:
             stop.cancel()
             change.cancel()
+        self.has_settled = changed is None or not changed.is_set()
         has_changed, self._settled = self._decided != self._settled, self._decided
         return not has_changed
 
