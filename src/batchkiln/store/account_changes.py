@@ -16,9 +16,11 @@ from batchkiln.core.queue_changes import (
     OutageEnded,
     TimeKnown,
 )
+from batchkiln.core.queue_types import Scope
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.store import misunderstood
+from batchkiln.store.jobs import Jobs
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
@@ -106,8 +108,9 @@ def _is_known_outage(connection: Session, profile: str) -> bool:
 
 
 def _log_for_jobs(connection: Session, kind: str, profile: str, now: int, detail: Detail) -> None:
-    for row in connection.execute(query("jobs_at_work_of"), {"profile": profile}).fetchall():
-        log_job_event(connection, kind, job_id=row["id"], now=now, detail=detail)
+    for job in Jobs(connection).work(Scope()).jobs:
+        if job.profile == profile:
+            log_job_event(connection, kind, job_id=job.id, now=now, detail=detail)
 
 
 def _resume_held_for_key(connection: Session, account_id: int, fingerprints: frozenset[str], now: int) -> None:

@@ -22,10 +22,6 @@ UPDATE account SET outage_since = NULL, outage_reason = NULL WHERE id = :account
 -- name: begun_outage
 SELECT outage_since FROM account WHERE id = :account_id;
 
--- name: jobs_at_work_of
-SELECT DISTINCT job.id FROM open_tally JOIN job ON job.id = open_tally.job_id
-WHERE job.profile = :profile ORDER BY job.id;
-
 -- name: held_for_key -- items whose API key was missing
 SELECT item.id, attempt.id AS attempt_id, attempt.state, attempt.key_fingerprint
 FROM item JOIN attempt ON attempt.id = item.attempt_id

@@ -1,6 +1,7 @@
 """Worker processes whose way to the database is cut, refused or silent."""
 
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,12 +32,18 @@ def shared(tmp_path: Path, way: Gate) -> Iterator[SharedQueue]:
             yield made
 
 
+def _at_work(shared: SharedQueue, config: str, *, items: int) -> tuple[subprocess.Popen[str], Path]:
+    """Return a worker that has saved a file, and its log."""
+    assert shared.call("enqueue", shared.manifest("birds", items=items), config=config)[0] == 0
+    worker, log = shared.work("fra-1", config=config), shared.folder / "fra-1.log"
+    wait_until(lambda: "file_saved" in log.read_text(), shared.said)
+    return worker, log
+
+
 def test_worker_outlives_a_database_that_is_away(shared: SharedQueue, way: Gate) -> None:
     """It connects again, also while it shows its progress, which it reads by a connection of its own."""
     config = shared.machine("fra-1")
-    assert shared.call("enqueue", shared.manifest("birds", items=30), config=config)[0] == 0
-    worker, log = shared.work("fra-1", config=config), shared.folder / "fra-1.log"
-    wait_until(lambda: "file_saved" in log.read_text(), shared.said)
+    worker, log = _at_work(shared, config, items=30)
 
     way.refuse()
     wait_until(lambda: "database_lost" in log.read_text(), shared.said)
@@ -53,10 +60,7 @@ def test_worker_outlives_a_database_that_is_away(shared: SharedQueue, way: Gate)
 
 def test_worker_that_is_told_to_stop_ends_as_told_though_its_connection_was_cut(shared: SharedQueue, way: Gate) -> None:
     """It notices the loss only while it stops: a service manager would call exit status 1 a failure."""
-    config = shared.machine("fra-1")
-    assert shared.call("enqueue", shared.manifest("birds", items=1), config=config)[0] == 0
-    worker, log = shared.work("fra-1", config=config), shared.folder / "fra-1.log"
-    wait_until(lambda: "file_saved" in log.read_text(), shared.said)
+    worker, _ = _at_work(shared, shared.machine("fra-1"), items=1)
 
     way.cut()
     worker.send_signal(signal.SIGTERM)

@@ -55,7 +55,6 @@ SCANNED: Final = {
     "selected_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "selected_ready_inputs": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
     "selected_queued": {"s"},  # up to a bound
-    "jobs_at_work_of": {"open_tally", "rest_tally USING INDEX tally_open"},  # likewise; once in an outage
     "jobs_at_work": {"open_tally", "rest_tally USING INDEX tally_open"},  # what is open
     "forecast_jobs": {"t", "rest_tally USING INDEX tally_open"},
     "job_names": {"job"},
