@@ -27,6 +27,8 @@ _ITEMS: Final = "SELECT id, name, job_id, priority, state FROM item ORDER BY id"
 _SELECTABLE: Final = (
     "SELECT id AS item_id, job_id, recipe_id, priority, is_source, 1 AS is_open FROM item WHERE state <> 'canceled'"
 )
+_LAST_ATTEMPT: Final = "SELECT coalesce(max(id), 0) FROM attempt"
+_BEGUN: Final = "SELECT DISTINCT item_id FROM attempt WHERE id > :after"
 _SOURCES: Final = "SELECT item_id, place, source_id, group_id FROM item_source"
 
 
@@ -50,6 +52,7 @@ class FewFirst:
         self._runs_left = 0 if few is None else few.runs
         self._selected: set[int] = set()
         self._allowed: set[int] = set()
+        self._last_attempt_id = 0  # the newest when the run began
 
     @property
     def selection(self) -> Selection | None:
@@ -60,6 +63,7 @@ class FewFirst:
         """Note what a run may begin, as it begins; a run before it may have begun other items, which were canceled."""
         with reading(self._queue) as session:
             self._selected = _selected(session, self.selection or Selection())
+            self._last_attempt_id = session.execute(_LAST_ATTEMPT).fetchone()[0]
             made_from = _made_from(session)
         waiting = list(self._selected)
         while waiting:
@@ -69,12 +73,16 @@ class FewFirst:
                 waiting += [source for ids in made_from.get(item_id, {}).values() for source in ids]
 
     def stage(self, session: Session) -> None:
-        """Give a session the selection of the run, for who plans beside it."""
+        """Give a session the selection of the run, for who plans beside it.
+
+        It includes what the run has begun: a selection grows, and a source in it may not be needed any more.
+        """
         if self.selection is None:
             return
         for name in ("drop_selection", "stage_selection", "index_selection"):
             session.execute(query(name))
-        rows = [dict(row) for row in session.execute(_SELECTABLE) if row["item_id"] in self._selected]
+        begun = {row["item_id"] for row in session.execute(_BEGUN, {"after": self._last_attempt_id})}
+        rows = [dict(row) for row in session.execute(_SELECTABLE) if row["item_id"] in self._selected | begun]
         session.executemany(query("select_item"), rows)
         follow_changes(session, Scope(is_selected=True))
 
