@@ -226,8 +226,7 @@ def test_restored_backup_is_driven_by_nobody_before_each_machine_is_there(kind: 
         assert fleet.violations(backup.database) == []
 
 
-@pytest.mark.parametrize("scale", [SCALE, HASTY_SCALE])
-@pytest.mark.parametrize("kind", [CreatedAgain, LoadedOver, Files])
+@pytest.mark.parametrize(("kind", "scale"), [(CreatedAgain, HASTY_SCALE), (LoadedOver, SCALE), (Files, HASTY_SCALE)])
 def test_backup_that_is_restored_under_living_workers_pays_nothing_twice(
     kind: Callable[[Pair], Backup], scale: float
 ) -> None:
