@@ -11,7 +11,7 @@ from batchkiln.api.app_context import AppContext
 from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
-from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
+from batchkiln.core.errors import Diagnostic, InputError, InputErrors, OutputDirNotWritable
 from batchkiln.core.job import InputFile, JobSpec
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.shown import Shown
@@ -74,7 +74,7 @@ async def apply_manifests(
     content that a person confirmed: other content is not enqueued, and the caller asks about existing files of new
     items. If `catalogue_of` is given, the items are checked against their service's catalogue.
 
-    Raise `InputError` with all mistakes of the first invalid manifest, or if two of them define the same job.
+    Raise `InputError` with the mistakes of all manifests, or if two of them define the same job.
     """
     if len(paths) != len(set(paths)):
         raise InputError("a manifest is named twice; nothing was enqueued")
@@ -83,16 +83,20 @@ async def apply_manifests(
     if not options.dry_run:
         await check_shared_folder(store, app, is_worker=False)
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
+    errors, earlier = InputErrors(), list[str]()
     for path in paths:
-        # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
-        found = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
-        earlier = tuple(each.manifest.job.name for each, _ in ready)
-        refuse_second_of_job(found[0].job.name, earlier)
-        manifest = await with_catalogue(found, catalogue_of)
-        wanted = replace(options, agreed=(agreed or {}).get(path))
-        if len(paths) > 1 and not options.dry_run:
-            await store.run(_apply, app, manifest, replace(wanted, dry_run=True, is_trial=True, earlier_jobs=earlier))
-        ready.append((manifest, wanted))
+        with errors.collected():
+            # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
+            found = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
+            refuse_second_of_job(found[0].job.name, earlier)
+            wanted = replace(options, agreed=(agreed or {}).get(path))
+            trial = replace(wanted, dry_run=True, is_trial=True, earlier_jobs=tuple(earlier))
+            earlier.append(found[0].job.name)
+            manifest = await with_catalogue(found, catalogue_of)
+            if len(paths) > 1 and not options.dry_run:
+                await store.run(_apply, app, manifest, trial)
+            ready.append((manifest, wanted))
+    errors.raise_found()
     applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
     store.notify()
     for entry in applied:

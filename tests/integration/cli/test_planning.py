@@ -135,6 +135,21 @@ def test_two_manifests_of_one_job_are_refused_together(workspace: Workspace, com
     assert workspace.call("items", "foxes").exit == 2  # there is no such job
 
 
+@pytest.mark.parametrize("command", ["plan", "enqueue", "run", "rehearse"])
+def test_the_mistakes_of_all_manifests_are_told_at_once(workspace: Workspace, command: str) -> None:
+    """In their order, whether the mistake is in a header, in an item, or in the whole file; nothing is enqueued."""
+    (workspace.folder / "one.yaml").write_text("version: 1\njob: one\nitems:\n  - prompt: fox\n    modle: a\n", "utf-8")
+    (workspace.folder / "two.yaml").write_text("version: 1\njob: two\nitems: [{}]\n", "utf-8")
+    (workspace.folder / "three.yaml").write_text("version: 1\njob: a/b\nitems: []\n", "utf-8")
+
+    result = workspace.call(command, "one.yaml", workspace.manifest(), "two.yaml", "three.yaml")
+
+    assert (result.exit, result.out) == (2, "")
+    for told in ("one.yaml:5:5: unknown field `modle`", "two.yaml:3:9: `prompt` is missing", "three.yaml:2:6: `job`"):
+        assert told in result.err
+    assert workspace.call("items", "foxes").exit == 2  # there is no such job
+
+
 @pytest.mark.parametrize("more", [(), ("--detailed-exitcode",)])
 def test_each_of_several_mistakes_begins_in_the_same_way(workspace: Workspace, more: tuple[str, ...]) -> None:
     """The lines that begin with the program's name are the mistakes, as many as there are."""
