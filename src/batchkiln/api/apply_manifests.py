@@ -16,7 +16,7 @@ from batchkiln.core.job import InputFile, JobSpec
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.shown import Shown
 from batchkiln.inputs import SharedInputObjects, SharedInputs, shared_inputs
-from batchkiln.manifest import LocatedItem, Manifest, open_manifest
+from batchkiln.manifest import NO_NAME, LocatedItem, Manifest, open_manifest
 from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Store, Writer
 
@@ -26,7 +26,7 @@ CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
 
 @dataclass(frozen=True, slots=True)
 class ReadManifest:
-    """A manifest with a valid header, its profile, and the service's catalogue if known."""
+    """A manifest, its profile, and the service's catalogue if known."""
 
     manifest: Manifest
     profile: Profile
@@ -115,7 +115,7 @@ def refuse_second_of_job(name: str, earlier: Collection[str]) -> None:
 
     The items of the second would replace those of the first that have the same ids.
     """
-    if name in earlier:
+    if name in earlier and name != NO_NAME:
         raise InputError(
             f"two of these manifests define the job {name}; nothing was enqueued. Use one command for each, one after "
             "the other"
@@ -145,9 +145,11 @@ def scope_of(applied: Sequence[Applied]) -> Scope:
 async def check_output_folder(app: AppContext, path: str) -> None:
     """Check that a manifest's output folder is writable, before any item is enqueued.
 
-    Raise `InputError` if it is not, or if the manifest's header has mistakes.
+    Raise `InputError` if it is not. The mistakes of the manifest are left to the reading of its items.
     """
     manifest = await asyncio.to_thread(open_manifest, path, working_dir=app.working_dir, output_base=app.output_base)
+    if not manifest.is_valid:
+        return
     try:
         await app.check_output_dir(manifest.job.output_dir)
     except OutputDirNotWritable as error:
@@ -159,7 +161,7 @@ def read_manifest(
 ) -> tuple[Manifest, Profile]:
     """Open a manifest, and return it with its profile.
 
-    Raise `InputError` if its profile, an account or a notifier is not configured.
+    Raise `InputError` if its profile, an account or a notifier is not configured, with its other mistakes.
     """
     manifest = open_manifest(
         path,
@@ -169,16 +171,23 @@ def read_manifest(
         output_base=app.output_base,
         access=app.access,
     )
-    profile = app.config.profile(app.profile or manifest.job.profile)
-    unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
+    try:
+        return manifest, _profile_of(app, path, manifest.job)
+    except InputError as error:
+        manifest.refuse(error)
+
+
+def _profile_of(app: AppContext, path: str, job: JobSpec) -> Profile:
+    profile = app.config.profile(app.profile or job.profile)
+    unknown = [account for account in job.accounts if account not in profile.account_names]
     if unknown:
         known = ", ".join(profile.account_names)
         raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
     try:
-        app.config.check_notifiers(manifest.job.notify or ())
+        app.config.check_notifiers(job.notify or ())
     except InputError as error:
         raise InputError(f"{path}: `notify`: {error}") from None
-    return manifest, profile
+    return profile
 
 
 def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
