@@ -279,7 +279,7 @@ def headline(now: PageSnapshot) -> Headline:
         title = problems[0].text if len(problems) == 1 else f"{len(problems)} problems need your attention"
         return Headline(Level.HELP, "Action needed", text, title, reasons)
     if outages and now.is_running:
-        return Headline(Level.LOOK, "The service does not answer", text, text, reasons)
+        return Headline(Level.LOOK, "The service is not available", text, text, reasons)
     if now.is_paused:
         return Headline(Level.LOOK if ends or reviews else Level.FINE, "Paused", text, text, reasons)
     if ends or reviews:

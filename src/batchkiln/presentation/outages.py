@@ -1,4 +1,4 @@
-"""Sentences about times in which a service did not answer."""
+"""Sentences about times in which a service was not available: it did not answer, or not as itself."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -19,9 +19,9 @@ def present_outages(accounts: Iterable[AccountView], *, is_driven: bool) -> Iter
         since, reason = format_minute(outage.since), sanitize(outage.reason)
         if is_driven:
             age = format_age(outage.since, now)
-            yield f"The service of {profile} has not answered since {since} ({age}): {reason}. It is tried again"
+            yield f"The service of {profile} has not been available since {since} ({age}): {reason}. It is tried again"
         else:
-            yield f"The service of {profile} did not answer from {since} on: {reason}. The next run tries again"
+            yield f"The service of {profile} was not available from {since} on: {reason}. The next run tries again"
 
 
 def past_outages(outages: Sequence[PastOutage]) -> Iterator[str]:
@@ -32,9 +32,10 @@ def past_outages(outages: Sequence[PastOutage]) -> Iterator[str]:
         last = f"from {format_minute(since)} to {format_minute(until)}"
         length = format_duration(sum(((end - start) for start, end in spans), timedelta()).total_seconds())
         if len(spans) == 1:
-            yield f"The service of {profile} did not answer {last} ({length})"
+            yield f"The service of {profile} was not available {last} ({length})"
         else:
-            yield f"The service of {profile} did not answer {len(spans)} times, {length} in all, the last time {last}"
+            times = f"{len(spans)} times, {length} in all, the last time {last}"
+            yield f"The service of {profile} was not available {times}"
 
 
 def _combined(spans: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:

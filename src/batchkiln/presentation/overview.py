@@ -179,7 +179,7 @@ def read_overview(
     return replace(overview, jobs=jobs)
 
 
-_NO_ANSWER: Final = JobEnd(reason="the service does not answer")
+_NO_ANSWER: Final = JobEnd(reason="the service is not available")
 
 
 def _without_forecast(summary: JobSummary, profile: Profile | None) -> JobEnd:

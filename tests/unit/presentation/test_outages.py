@@ -25,7 +25,7 @@ def test_each_service_has_one_sentence_with_its_first_failure() -> None:
 
     other, studio = present_outages(views, is_driven=True)
 
-    assert other.startswith("The service of other has not answered since ")
+    assert other.startswith("The service of other has not been available since ")
     assert "(2 h 0 min): no route. It is tried again" in studio
 
 
@@ -33,7 +33,7 @@ def test_without_a_process_nothing_is_said_of_the_present() -> None:
     """Nobody knows whether the service answers now."""
     (line,) = present_outages([view(hours=2)], is_driven=False)
 
-    assert "did not answer from " in line
+    assert "was not available from " in line
     assert line.endswith("The next run tries again")
 
 
@@ -52,5 +52,5 @@ def test_outages_that_overlap_count_once() -> None:
     (line,) = past_outages(outages)
     (single,) = past_outages(outages[:2])
 
-    assert line.startswith("The service of studio did not answer 2 times, 1 h 36 min in all, the last time from ")
+    assert line.startswith("The service of studio was not available 2 times, 1 h 36 min in all, the last time from ")
     assert single.endswith("(1 h 6 min)")

@@ -72,8 +72,8 @@ def test_nobody_knows_an_end_while_the_service_does_not_answer(queue: QueueFile)
 
     view = views(queue, config=config)["foxes"]
     assert view.end is None
-    assert view.end_line == "end not known yet: the service does not answer"
-    assert job_document(view)["end_reason"] == "the service does not answer"
+    assert view.end_line == "end not known yet: the service is not available"
+    assert job_document(view)["end_reason"] == "the service is not available"
 
 
 def test_a_job_of_a_profile_that_is_gone_says_so(queue: QueueFile) -> None:
