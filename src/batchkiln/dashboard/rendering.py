@@ -20,10 +20,10 @@ from batchkiln.dashboard.messages import next_step
 from batchkiln.presentation.chained_inputs import source_name, stale_reason, stale_text, waiting_lines
 from batchkiln.presentation.formatting import (
     STYLES,
-    format_age,
     format_duration,
     format_minute,
     format_second,
+    format_service_age,
     plural,
     sanitize,
 )
@@ -44,7 +44,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "age": format_age,
+        "age": format_service_age,
         "as_text": as_text,
         "time_until": time_until,
         "code": code,

@@ -15,7 +15,7 @@ from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.ends import End, JobEnd
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
-from batchkiln.presentation.formatting import format_age, format_minute, plural, sanitize, service_note
+from batchkiln.presentation.formatting import format_minute, format_service_age, plural, sanitize, service_note
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
@@ -98,12 +98,16 @@ class JobView(Shown):
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """An account with today's usage; `limits` is None if its profile is not configured."""
+    """An account with today's usage; `limits` is None if its profile is not configured.
+
+    `now` is service time, and `time_scale` its seconds per real second.
+    """
 
     summary: AccountSummary
     usage: DayUsage
     limits: Limits | None
     now: datetime
+    time_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -219,7 +223,8 @@ def _account(account: AccountSummary, config: Config, now: datetime) -> AccountV
     if profile is None or account.name not in {each.name for each in profile.accounts}:
         account = replace(account, outage=None)  # nobody asks for it any more, so nobody records the end
     usage = account.usage if profile is None else usage_today(account, profile, now)
-    return AccountView(account, usage, profile.limits if profile else None, now)
+    limits, time_scale = (profile.limits, profile.time_scale) if profile else (None, 1.0)
+    return AccountView(account, usage, limits, now, time_scale)
 
 
 def estimated_ends(
@@ -296,6 +301,7 @@ def alerts_of(view: JobView) -> list[str]:
     """Return the alerts of a job, one sentence each."""
     found = []
     for entry in view.summary.under_way:
+        age = format_service_age(entry.since, view.now, view.time_scale)
         ends_at = entry.retention_ends_at
         if entry.state is ItemState.DOWNLOADING and ends_at is not None and ends_at - view.now < RETENTION_WARNING:
             found.append(
@@ -304,13 +310,13 @@ def alerts_of(view: JobView) -> list[str]:
             )
         if entry.state is ItemState.ACTIVE and is_long_pending(entry.since, view.now):
             found.append(
-                f"{entry.item} has been {sanitize(entry.status or 'pending')} for "
-                f"{format_age(entry.since, view.now)}: ask the service's support about generation "
-                f"{entry.generation_id}. It is still polled, and never replaced, because it may be charged"
+                f"{entry.item} has been {sanitize(entry.status or 'pending')} for {age}: ask the service's "
+                f"support about generation {entry.generation_id}. It is still polled, and never "
+                "replaced, because it may be charged"
             )
         if entry.state is ItemState.SUBMITTING and is_long_pending(entry.since, view.now):
             found.append(
-                f"{entry.item} was sent {plural(entry.sends, 'time')} in {format_age(entry.since, view.now)} without "
+                f"{entry.item} was sent {plural(entry.sends, 'time')} in {age} without "
                 "a definite reply; the same request is sent again, which is never charged twice"
             )
     return found
