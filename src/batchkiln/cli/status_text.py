@@ -142,7 +142,8 @@ def _job_table(views: tuple[JobView, ...]) -> Table:
     table.add_column("JOB", overflow="fold")  # on a narrow terminal, only names and ends take more lines
     for heading in ("ITEMS", "DONE", "LEFT", "PROBLEMS", *(["CANCELED"] if canceled else []), "CREDITS"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("ENDS", min_width=len("finished"))
+    ends = [view for view in views if view.end is not None and not view.summary.is_paused]
+    table.add_column("WOULD END" if ends and not ends[0].is_driven else "ENDS", min_width=len("WOULD END"))
     for view in views:
         summary = view.summary
         bad = sum(summary.items[state] for state in PROBLEM_STATES)

@@ -117,12 +117,6 @@ class PageSnapshot:
         """Whether nothing is left but items of paused jobs."""
         return not _left(self) and any(_is_waiting_paused(view) for view in self.overview.jobs)
 
-    def end_line(self, view: JobView) -> str:
-        """Return when a job ends, for a place of its own; without a process, when it would end."""
-        if view.end is None or view.summary.is_paused or self.overview.is_driven:
-            return view.end_line
-        return f"would end {view.end} if it were started now"
-
     @property
     def jobs(self) -> tuple[JobView, ...]:
         """All jobs: those with active items first, then those with items left, then those that wait for a person."""

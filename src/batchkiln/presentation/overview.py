@@ -28,7 +28,8 @@ class JobView(Shown):
 
     `now` is service time. `job_end` is what the forecast knows of the end. `examples` maps each group of problem items
     to the name of one of them. `time_scale` is service seconds per real second. `is_embedded` is true for the
-    local service of this program. `credit_price` is the configured price of a credit.
+    local service of this program. `credit_price` is the configured price of a credit. Without `is_driven`, no process
+    runs the queue, and the end is that of a run which starts now.
     """
 
     summary: JobSummary
@@ -38,6 +39,7 @@ class JobView(Shown):
     time_scale: float = 1.0
     is_embedded: bool = False
     credit_price: CreditPrice | None = None
+    is_driven: bool = True
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         summary = self.summary
@@ -85,10 +87,11 @@ class JobView(Shown):
 
     @property
     def end_line(self) -> str:
-        """The text of `end_text` as it stands alone: "ends" before a time, and the reason behind an unknown end."""
-        ends = "ends " if self.end is not None and not self.summary.is_paused else ""
-        reason = f": {self.end_reason}" if self.end_reason is not None else ""
-        return f"{ends}{self.end_text}{reason}"
+        """The text of `end_text` as it stands alone: "ends" or "would end" before a time, and the reason if unknown."""
+        text = self.end_text
+        if self.end is not None and not self.summary.is_paused:
+            text = f"ends {text}" if self.is_driven else f"would end {text} if it were started now"
+        return text if self.end_reason is None else f"{text}: {self.end_reason}"
 
     @property
     def service_note(self) -> str | None:
@@ -177,6 +180,7 @@ def read_overview(
             time_scale=profile.time_scale if profile else 1.0,
             is_embedded=profile is not None and profile.is_embedded,
             credit_price=profile.credit_price if profile else None,
+            is_driven=overview.is_driven,
         )
         for summary, profile in ((each, config.profiles.get(each.profile)) for each in summaries)
     )

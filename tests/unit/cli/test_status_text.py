@@ -131,6 +131,22 @@ def test_the_folder_of_the_files_is_the_deepest_that_has_all(filename: str, fold
     assert replace(job_view({}).summary, filename=filename).files_dir == folder
 
 
+@pytest.mark.parametrize(
+    ("is_driven", "heading", "line"),
+    [
+        (True, "ENDS", "ends in about 3 h 0 min, at 2030-01-01 15:00 UTC"),
+        (False, "WOULD END", "would end in about 3 h 0 min, at 2030-01-01 15:00 UTC if it were started now"),
+    ],
+)
+def test_without_a_process_an_end_is_conditional(heading: str, line: str, *, is_driven: bool) -> None:
+    """Nothing ends by itself."""
+    view = replace(job_view({ItemState.QUEUED: 3}, ends_at=NOW + timedelta(hours=3)), is_driven=is_driven)
+
+    assert _printed(view, 120).splitlines()[0].rstrip().endswith(f"CREDITS  {heading}")
+    assert view.end_line == line
+    assert line in [text.plain for text in job_lines(view)]
+
+
 def test_an_earliest_end_has_its_reason() -> None:
     """The table has room for the figure only; the reason is below it, and behind the end of a single job."""
     view = job_view(UNDER_WAY, earliest_at=NOW + timedelta(hours=3), end_reason="no price")

@@ -39,7 +39,7 @@ def test_a_job_behind_an_unknown_price_has_an_earliest_end_and_the_reason(queue:
     """It names the items of the other job, for people and for programs."""
     view = views(queue)["foxes"]
 
-    assert view.end_line.startswith("ends in ")
+    assert view.end_line.startswith("would end in ")
     assert "at the earliest" in view.end_line
     assert "1 item of birds (omega-9) has no price yet" in view.end_line
     document = job_document(view)
