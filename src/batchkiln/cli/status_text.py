@@ -117,8 +117,9 @@ def problem_lines(view: JobView) -> Iterator[Text]:
         if problem.state is ItemState.REJECTED:
             yield Text(f"    {remedy_of_rejected(problem.code, view.summary.manifest_path)}", style="dim")
     states = {problem.state for problem in view.summary.problems}
-    if states.intersection(NOT_DELIVERED) - {ItemState.REJECTED}:
-        yield Text(f"    `batchkiln retry {command_arguments(name)}`", style="dim")
+    if retried := [state for state in NOT_DELIVERED if state in states and state is not ItemState.REJECTED]:
+        choice = "".join(f" --state {state}" for state in retried) if ItemState.REJECTED in states else ""
+        yield Text(f"    `batchkiln retry{choice} {command_arguments(name)}`", style="dim")
 
 
 def _problem(problem: ProblemGroup) -> str:

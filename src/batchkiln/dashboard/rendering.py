@@ -15,9 +15,11 @@ from batchkiln.api import OutputSummary
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.polling import RETENTION
+from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.dashboard.file_faults import MISSING
 from batchkiln.dashboard.messages import next_step
 from batchkiln.presentation.chained_inputs import source_name, stale_reason, stale_text, waiting_lines
+from batchkiln.presentation.confirmations import by_state
 from batchkiln.presentation.formatting import (
     STYLES,
     format_duration,
@@ -56,6 +58,7 @@ def environment() -> Environment:
         "second": partial(moment, format_second),
         "sentence": sentence,
         "size": format_size,
+        "not_delivered": lambda items: by_state({state: items[state] for state in NOT_DELIVERED}),
         "thousands": lambda number: f"{number:,}",
     }
     made.globals |= {

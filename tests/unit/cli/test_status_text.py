@@ -95,7 +95,7 @@ def test_rejected_items_lead_to_the_manifest(code: str, step: str) -> None:
     )
 
     assert alone == [f"rejected: 1 {code}", f"{step}, then `batchkiln run birds.yaml`"]
-    assert both == [*alone, "failed: 1 timed_out", "`batchkiln retry birds`"]
+    assert both == [*alone, "failed: 1 timed_out", "`batchkiln retry --state failed birds`"]
 
 
 def test_the_commands_for_a_job_can_be_copied() -> None:
