@@ -11,12 +11,12 @@ from batchkiln.api.app_context import AppContext
 from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
-from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
+from batchkiln.core.errors import Diagnostic, InputError, InputErrors, OutputDirNotWritable
 from batchkiln.core.job import InputFile, JobSpec
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.shown import Shown
 from batchkiln.inputs import SharedInputObjects, SharedInputs, shared_inputs
-from batchkiln.manifest import LocatedItem, Manifest, open_manifest
+from batchkiln.manifest import NO_NAME, LocatedItem, Manifest, open_manifest
 from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Store, Writer
 
@@ -26,7 +26,7 @@ CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
 
 @dataclass(frozen=True, slots=True)
 class ReadManifest:
-    """A manifest with a valid header, its profile, and the service's catalogue if known."""
+    """A manifest, its profile, and the service's catalogue if known."""
 
     manifest: Manifest
     profile: Profile
@@ -74,7 +74,7 @@ async def apply_manifests(
     content that a person confirmed: other content is not enqueued, and the caller asks about existing files of new
     items. If `catalogue_of` is given, the items are checked against their service's catalogue.
 
-    Raise `InputError` with all mistakes of the first invalid manifest, or if two of them define the same job.
+    Raise `InputError` with the mistakes of all manifests, or if two of them define the same job.
     """
     if len(paths) != len(set(paths)):
         raise InputError("a manifest is named twice; nothing was enqueued")
@@ -83,16 +83,20 @@ async def apply_manifests(
     if not options.dry_run:
         await check_shared_folder(store, app, is_worker=False)
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
+    errors, earlier = InputErrors(), list[str]()
     for path in paths:
-        # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
-        found = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
-        earlier = tuple(each.manifest.job.name for each, _ in ready)
-        refuse_second_of_job(found[0].job.name, earlier)
-        manifest = await with_catalogue(found, catalogue_of)
-        wanted = replace(options, agreed=(agreed or {}).get(path))
-        if len(paths) > 1 and not options.dry_run:
-            await store.run(_apply, app, manifest, replace(wanted, dry_run=True, is_trial=True, earlier_jobs=earlier))
-        ready.append((manifest, wanted))
+        with errors.collected():
+            # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
+            found = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
+            refuse_second_of_job(found[0].job.name, earlier)
+            wanted = replace(options, agreed=(agreed or {}).get(path))
+            trial = replace(wanted, dry_run=True, is_trial=True, earlier_jobs=tuple(earlier))
+            earlier.append(found[0].job.name)
+            manifest = await with_catalogue(found, catalogue_of)
+            if len(paths) > 1 and not options.dry_run:
+                await store.run(_apply, app, manifest, trial)
+            ready.append((manifest, wanted))
+    errors.raise_found()
     applied = [await store.run(_apply, app, manifest, wanted) for manifest, wanted in ready]
     store.notify()
     for entry in applied:
@@ -111,7 +115,7 @@ def refuse_second_of_job(name: str, earlier: Collection[str]) -> None:
 
     The items of the second would replace those of the first that have the same ids.
     """
-    if name in earlier:
+    if name in earlier and name != NO_NAME:
         raise InputError(
             f"two of these manifests define the job {name}; nothing was enqueued. Use one command for each, one after "
             "the other"
@@ -141,9 +145,11 @@ def scope_of(applied: Sequence[Applied]) -> Scope:
 async def check_output_folder(app: AppContext, path: str) -> None:
     """Check that a manifest's output folder is writable, before any item is enqueued.
 
-    Raise `InputError` if it is not, or if the manifest's header has mistakes.
+    Raise `InputError` if it is not. The mistakes of the manifest are left to the reading of its items.
     """
     manifest = await asyncio.to_thread(open_manifest, path, working_dir=app.working_dir, output_base=app.output_base)
+    if not manifest.is_valid:
+        return
     try:
         await app.check_output_dir(manifest.job.output_dir)
     except OutputDirNotWritable as error:
@@ -155,7 +161,7 @@ def read_manifest(
 ) -> tuple[Manifest, Profile]:
     """Open a manifest, and return it with its profile.
 
-    Raise `InputError` if its profile, an account or a notifier is not configured.
+    Raise `InputError` if its profile, an account or a notifier is not configured, with its other mistakes.
     """
     manifest = open_manifest(
         path,
@@ -165,16 +171,23 @@ def read_manifest(
         output_base=app.output_base,
         access=app.access,
     )
-    profile = app.config.profile(app.profile or manifest.job.profile)
-    unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
+    try:
+        return manifest, _profile_of(app, path, manifest.job)
+    except InputError as error:
+        manifest.refuse(error)
+
+
+def _profile_of(app: AppContext, path: str, job: JobSpec) -> Profile:
+    profile = app.config.profile(app.profile or job.profile)
+    unknown = [account for account in job.accounts if account not in profile.account_names]
     if unknown:
         known = ", ".join(profile.account_names)
         raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
     try:
-        app.config.check_notifiers(manifest.job.notify or ())
+        app.config.check_notifiers(job.notify or ())
     except InputError as error:
         raise InputError(f"{path}: `notify`: {error}") from None
-    return manifest, profile
+    return profile
 
 
 def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:

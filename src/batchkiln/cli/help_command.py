@@ -51,7 +51,7 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
         print_result()
     text = _text_of(topic)
     if text is None:
-        raise InputError(f"there is no topic {topic}; {_hint(topic)}")
+        raise InputError(f"there is no topic {topic}; {_hint(topic)}`batchkiln help` lists the topics")
     if common.is_json:
         print_json({"topic": topic, "text": text})
     elif is_terminal(sys.stdout):
@@ -65,15 +65,15 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
 
 
 def _hint(topic: str) -> str:
-    """Return the topics and sections that contain the word or its beginning, or else a name that is near."""
+    """Return the topics and sections that contain the word or its beginning, or else a near name, or nothing."""
     word = _slug(topic)
     sections = dict.fromkeys(_slug(heading[2]) for page in pages().values() for heading in _headings(page))
     named = [name for name in dict.fromkeys([*topics(), *sections]) if word and f"-{word}" in f"-{name}"]
     if named:
         more = f" and {len(named) - _HINTS_SHOWN} more" if len(named) > _HINTS_SHOWN else ""
-        return f"topics with this word: {', '.join(named[:_HINTS_SHOWN])}{more}"
+        return f"topics with this word: {', '.join(named[:_HINTS_SHOWN])}{more}; "
     close = closest(word, [*topics(), *sections])
-    return f"did you mean {close[0]}?" if close else "`batchkiln help` lists the topics"
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def _slug(heading: str) -> str:

@@ -40,7 +40,8 @@ def retry(
 ) -> ExitStatus:
     """Queue ended items of JOB again: the named or chosen items, or all that failed, were rejected or expired.
 
-    Each gets a new attempt, which is charged. The command states the possible cost first.
+    Each gets a new attempt, which is charged. The command states the possible cost first. Rejected items are rejected
+    again, at no cost, as long as their cause stays; `--state failed` leaves them out.
     """
     return run_async(_retry(common, job, items, selection, assume_yes=assume_yes))
 

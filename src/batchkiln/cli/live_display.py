@@ -1,5 +1,6 @@
 """The progress display on a terminal."""
 
+import re
 from collections.abc import Iterator
 from math import ceil
 from types import TracebackType
@@ -17,6 +18,7 @@ from rich.text import Text
 from batchkiln.cli.output import line_breaks
 from batchkiln.cli.progress import ProgressState, WorkerState, describe
 from batchkiln.cli.rich_console import SafeConsole, printable_text
+from batchkiln.core.cell_widths import elided
 from batchkiln.presentation.formatting import plural
 
 _WIDEST_BAR: Final = 40
@@ -25,6 +27,7 @@ _ITEMS_SHOWN: Final = 4
 _ACCOUNTS_SHOWN: Final = 3
 _FEWEST: Final = 3  # the rank of the counts that leaves out all but the first
 _INDENT: Final = " " * 8
+_WORD: Final = re.compile(r"\S+")
 
 
 class LiveDisplay:
@@ -85,11 +88,16 @@ class _Panel:
         width = options.max_width
         yield from _head(self._state, width) if self._state.total else [Text(self._state.idle_text)]
         for label, row in _rows(self._state):
-            text = printable_text(row)
+            text = _without_long_words(printable_text(row), width - len(_INDENT))
             breaks = line_breaks(text.plain, width - len(_INDENT), cell_len)
             for place, line in enumerate(text.divide(breaks)):
                 line.rstrip()
                 yield Text.assemble((f"  {label:<6}", "dim") if place == 0 else _INDENT, line)
+
+
+def _without_long_words(text: Text, width: int) -> Text:
+    """Return a text in which each word fits a line: of a longer one, such as an id, the middle is left out."""
+    return Text(_WORD.sub(lambda word: elided(word[0], max(1, width)), text.plain), style=text.style)
 
 
 def panel(state: ProgressState) -> RenderableType:
@@ -101,7 +109,7 @@ def _head(state: ProgressState, width: int) -> Iterator[RenderableType]:
     """Yield the job's name, a bar, and the counts: on one line if they fit, otherwise on two."""
     ended = state.total - state.left
     names = [view.summary.name for view in state.jobs]
-    title = Text(names[0] if len(names) == 1 else f"{len(names)} jobs", style="bold")
+    title = Text(elided(names[0], width) if len(names) == 1 else f"{len(names)} jobs", style="bold")
     is_one_line = len(title) + _NARROWEST_BAR + 2 + len(_counts(state, 0)) <= width
     free = width - 1 - (len(title) + 1 if is_one_line else 0)
     ranked = (_counts(state, rank) for rank in range(_FEWEST))

@@ -239,7 +239,7 @@ def _viewing(result: RunResult, *, is_noted: bool) -> Iterator[str]:
 
 def _accounts(result: RunResult) -> Iterator[str]:
     """Yield when the service did not answer, the accounts that cannot work, and what was not understood."""
-    for line in past_outages(result.outages):
+    for line in past_outages(result.outages, {view.summary.profile: view.time_scale for view in result.views}):
         yield f"{line}."
     for profile, account, error in result.blocked:
         yield blocked_lines(f"{profile}/{account}", error)

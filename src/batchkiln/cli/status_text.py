@@ -117,8 +117,9 @@ def problem_lines(view: JobView) -> Iterator[Text]:
         if problem.state is ItemState.REJECTED:
             yield Text(f"    {remedy_of_rejected(problem.code, view.summary.manifest_path)}", style="dim")
     states = {problem.state for problem in view.summary.problems}
-    if states.intersection(NOT_DELIVERED) - {ItemState.REJECTED}:
-        yield Text(f"    `batchkiln retry {command_arguments(name)}`", style="dim")
+    if retried := [state for state in NOT_DELIVERED if state in states and state is not ItemState.REJECTED]:
+        choice = "".join(f" --state {state}" for state in retried) if ItemState.REJECTED in states else ""
+        yield Text(f"    `batchkiln retry{choice} {command_arguments(name)}`", style="dim")
 
 
 def _problem(problem: ProblemGroup) -> str:
@@ -142,7 +143,8 @@ def _job_table(views: tuple[JobView, ...]) -> Table:
     table.add_column("JOB", overflow="fold")  # on a narrow terminal, only names and ends take more lines
     for heading in ("ITEMS", "DONE", "LEFT", "PROBLEMS", *(["CANCELED"] if canceled else []), "CREDITS"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("ENDS", min_width=len("finished"))
+    ends = [view for view in views if view.end is not None and not view.summary.is_paused]
+    table.add_column("WOULD END" if ends and not ends[0].is_driven else "ENDS", min_width=len("WOULD END"))
     for view in views:
         summary = view.summary
         bad = sum(summary.items[state] for state in PROBLEM_STATES)

@@ -159,11 +159,12 @@ def is_api_error(raw: RawReply) -> bool:
 
 
 def not_an_api_reply(raw: RawReply) -> NoResponse:
-    """Return an error for an address that does not answer like this API; its text is cut short."""
+    """Return an error for an address that answers, but not like this API; its text is cut short."""
     texts = read_error(raw)
     kind = safe_text(raw.media_type, CODE_MAX_CHARACTERS, raw.secrets) or "no content type"
     return NoResponse(
-        f"the address does not answer like this API (status {raw.status}, {kind}: {texts.message}); check the base URL",
+        f"the address answers, but not like this API (status {raw.status}, {kind}: {texts.message}); "
+        "check the host and the path of the base URL",
         raw.status,
     )
 

@@ -18,6 +18,14 @@ def fitting(text: str, columns: int) -> str:
     return text[: sum(end <= columns for end in accumulate(map(_width, text)))]
 
 
+def elided(text: str, columns: int) -> str:
+    """Return a text that takes at most so many columns, at least 1: of a longer one, the beginning and the end."""
+    if cell_width(text) <= columns:
+        return text
+    end = fitting(text[::-1], (columns - 1) // 2)[::-1]
+    return f"{fitting(text, columns - 1 - cell_width(end))}…{end}"
+
+
 def _width(character: str) -> int:
     if unicodedata.category(character) in _WITHOUT_WIDTH:
         return 0

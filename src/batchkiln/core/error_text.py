@@ -33,8 +33,8 @@ def exit_status_of(failure: TransientError) -> ExitStatus:
 def describe_error(failure: TransientError) -> str:
     """Return one line that describes a failed reply."""
     match failure:
-        case NoResponse(reason=reason):
-            return f"the service does not answer ({reason})"
+        case NoResponse(reason=reason, status=status):  # with a status, the reason says what answered
+            return f"the service does not answer ({reason})" if status is None else reason
         case NotUnderstood(lacking=lacking, shape=shape, status=status, remedy=remedy):
             came = f"status {status}: {shape}" if status else shape
             text = f"the service's reply {lacking}; it is not understood ({came})"

@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Final
@@ -116,6 +117,32 @@ class InputError(BatchkilnError):
     def __str__(self) -> str:
         """Return the mistakes, one paragraph each."""
         return "\n".join(self.paragraphs)
+
+
+class InputErrors:
+    """Collects the mistakes of several inputs, so that all are reported at once."""
+
+    def __init__(self) -> None:
+        self._found: list[InputError] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep the `InputError` that ends the block."""
+        try:
+            yield
+        except InputError as error:
+            self._found.append(error)
+
+    def raise_found(self) -> None:
+        """Raise what was kept, if anything: one error as it is, several as one with all mistakes."""
+        if len(self._found) == 1:
+            raise self._found[0]
+        if self._found:
+            raise InputError(
+                [mistake for error in self._found for mistake in error.mistakes],
+                omitted=sum(error.omitted for error in self._found),
+                is_partial=any(error.is_partial for error in self._found),
+            )
 
 
 class QueueUnusable(InputError):

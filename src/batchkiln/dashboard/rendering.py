@@ -15,15 +15,17 @@ from batchkiln.api import OutputSummary
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.polling import RETENTION
+from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.dashboard.file_faults import MISSING
 from batchkiln.dashboard.messages import next_step
 from batchkiln.presentation.chained_inputs import source_name, stale_reason, stale_text, waiting_lines
+from batchkiln.presentation.confirmations import by_state
 from batchkiln.presentation.formatting import (
     STYLES,
-    format_age,
     format_duration,
     format_minute,
     format_second,
+    format_service_age,
     plural,
     sanitize,
 )
@@ -44,7 +46,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "age": format_age,
+        "age": format_service_age,
         "as_text": as_text,
         "time_until": time_until,
         "code": code,
@@ -56,6 +58,7 @@ def environment() -> Environment:
         "second": partial(moment, format_second),
         "sentence": sentence,
         "size": format_size,
+        "not_delivered": lambda items: by_state({state: items[state] for state in NOT_DELIVERED}),
         "thousands": lambda number: f"{number:,}",
     }
     made.globals |= {

@@ -117,12 +117,6 @@ class PageSnapshot:
         """Whether nothing is left but items of paused jobs."""
         return not _left(self) and any(_is_waiting_paused(view) for view in self.overview.jobs)
 
-    def end_line(self, view: JobView) -> str:
-        """Return when a job ends, for a place of its own; without a process, when it would end."""
-        if view.end is None or view.summary.is_paused or self.overview.is_driven:
-            return view.end_line
-        return f"would end {view.end} if it were started now"
-
     @property
     def jobs(self) -> tuple[JobView, ...]:
         """All jobs: those with active items first, then those with items left, then those that wait for a person."""
@@ -279,7 +273,7 @@ def headline(now: PageSnapshot) -> Headline:
         title = problems[0].text if len(problems) == 1 else f"{len(problems)} problems need your attention"
         return Headline(Level.HELP, "Action needed", text, title, reasons)
     if outages and now.is_running:
-        return Headline(Level.LOOK, "The service does not answer", text, text, reasons)
+        return Headline(Level.LOOK, "The service is not available", text, text, reasons)
     if now.is_paused:
         return Headline(Level.LOOK if ends or reviews else Level.FINE, "Paused", text, text, reasons)
     if ends or reviews:

@@ -2,13 +2,14 @@
 
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.inline_items import LocatedItem
-from batchkiln.manifest.manifest import Manifest, open_manifest
+from batchkiln.manifest.manifest import NO_NAME, Manifest, open_manifest
 from batchkiln.manifest.schema import example_manifest, json_schema
 from batchkiln.manifest.serialize import as_stream
 from batchkiln.yaml_reading.program_places import IN_PROGRAM
 
 __all__ = [
     "IN_PROGRAM",
+    "NO_NAME",
     "FileAccess",
     "LocatedItem",
     "Manifest",

@@ -10,6 +10,7 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, VariantGroup
+from batchkiln.core.unread_items import UnreadItems
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
@@ -54,7 +55,7 @@ class ManifestContext:
     `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to
     `folder`, which the person wrote as `shown_folder`; those at URLs are in `remote`. `combinations_left` limits the
     matrices of the whole manifest together, because a few words can ask for many combinations. `warnings` name the
-    entries without rows.
+    entries without rows. `unread` is what is known of invalid items.
     """
 
     diagnostics: Diagnostics
@@ -65,8 +66,19 @@ class ManifestContext:
     shown_folder: str
     remote: RemoteSources
     warnings: list[Diagnostic]
+    unread: UnreadItems
     access: FileAccess | None = None
     combinations_left: int = MAX_COMBINATIONS
+
+    def keep_unread(self, entry: MapNode, name: str | None, location: Location) -> None:
+        """Remember the id of an invalid item, for other mistakes about it. `name` is None if it is not known."""
+        if name is None or self.settings.makes_several(entry):
+            self.unread.has_unnamed = True
+        elif (earlier := self.unread.names.get(name)) is not None:
+            reason = f"the id {name!r} is already used at {earlier[0]}:{earlier[1]}"
+            self.diagnostics.add(location, reason, "use a different id for each item of a job")
+        else:
+            self.unread.keep_name(name, location.file, location.line or 0)
 
     def invalid(self, mark: Mark, reason: str, remedy: Remedy = None) -> InvalidEntry:
         """Add a diagnostic, and return the exception to raise."""
@@ -79,7 +91,23 @@ def inline_items(context: ManifestContext, node: Node, position: int) -> Iterabl
     try:
         return _inline(context, node, position)
     except InvalidEntry:
+        entry = node if isinstance(node, MapNode) else MapNode(node.start_mark, {})
+        mark = entry.start_mark
+        location = Location(context.diagnostics.file, mark.line + 1, mark.column + 1)
+        context.keep_unread(entry, _name_of(entry, position), location)
         return ()
+
+
+def _name_of(entry: MapNode, position: int) -> str | None:
+    """Return the id of an entry without looking for mistakes; None if it is not valid."""
+    if "id" not in entry.pairs:
+        return f"{DEFAULT_ID}-{position}"
+    node = entry.pairs["id"][1]
+    value = scalar_value(node) if isinstance(node, ScalarEvent) else None
+    try:
+        return checked_id(value) if isinstance(value, str) else None
+    except InvalidValue:
+        return None
 
 
 def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[LocatedItem]:
@@ -103,6 +131,7 @@ def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[Loc
     if repeat is not None and settings is not None:
         check_repeat(context, entry, settings)
     if prompt is None or name is None or inputs is None or settings is None or metadata is None:
+        context.unread.keep_objections(() if settings is None else settings.objections)
         raise InvalidEntry
     values, text = metadata
     try:

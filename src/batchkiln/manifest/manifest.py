@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NoReturn
 from urllib.parse import unquote
 
 import yaml
@@ -18,6 +18,7 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order, Sidecar
+from batchkiln.core.unread_items import ItemsInvalid, UnreadItems
 from batchkiln.core.urls import folder_url_problem, is_url, scheme_of
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.images import Images
@@ -27,15 +28,18 @@ from batchkiln.manifest.row_items import row_items
 from batchkiln.manifest.schema import Header, Settings
 from batchkiln.manifest.settings import SettingsReader
 from batchkiln.manifest.sources import source_for
-from batchkiln.manifest.validation import check, check_names
+from batchkiln.manifest.validation import check, check_names, valid_part
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Unreadable, read_lines
 from batchkiln.yaml_reading.program_places import IN_PROGRAM, ProgramPlaces
 from batchkiln.yaml_reading.yaml_errors import encoding_error, may_have_root_keys_after, report_syntax
 from batchkiln.yaml_reading.yaml_parser import ScalarEvent
-from batchkiln.yaml_reading.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
+from batchkiln.yaml_reading.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader, plain_value
 
 MAX_SIZE_BYTES: Final = 2 << 30
 STDIN_NAME: Final = "<stdin>"
+NO_NAME: Final = "."
+"""The name of a job whose manifest gives no valid one. No job of a queue has it."""
+
 DEFAULT_DIR: Final = "out"
 DEFAULT_FILENAME: Final = "{job}/{item}.{ext}"
 MAX_FOLDERS: Final = 16
@@ -57,7 +61,7 @@ class _ManifestText:
 
 
 class Manifest:
-    """A manifest with a valid header. `job` is the header; `items` reads the rest.
+    """A manifest. `job` is the header, or its valid part; `items` reads the rest.
 
     `warnings` are those of the latest reading of the items: entries whose tables have no rows.
     """
@@ -66,11 +70,26 @@ class Manifest:
         self.job = job
         self._reader = reader
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether the header is valid. Otherwise `items` raises its errors, too."""
+        return not self._reader.diagnostics
+
+    def refuse(self, error: InputError) -> NoReturn:
+        """Raise an error about the header with all others of the manifest but the catalogue's objections."""
+        try:
+            for _ in self.items():
+                pass
+        except InputError as others:
+            raise InputError([*error.mistakes, *others.mistakes], omitted=others.omitted, is_partial=True) from None
+        raise error
+
     def items(self, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
         """Yield the items in the order of the text, in constant memory. May be called again.
 
         With the service's `catalogue`, items that the service would refuse have `objections`. Raise `InputError` with
-        all errors after the last item: the caller must then discard the items that came before.
+        all errors, those of the header included, after the last item: the caller must then discard the items that came
+        before.
         """
         return self._reader.items(self.job.filename, catalogue)
 
@@ -108,10 +127,10 @@ def open_manifest(
 ) -> Manifest:
     """Open a manifest and read its header. The path `-` reads `stdin`, which is copied to a temporary file.
 
-    Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raise `InputError` if the header is
-    invalid, with all errors, those of the items included. A relative `output.dir` is below `output_base`, a path or a
-    URL, or below `working_dir`. With `access`, another machine has sent the manifest, which may name only the files
-    that `access` permits.
+    Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raise `InputError` if the file cannot be
+    read; `Manifest.items` raises the errors of the header with those of the items. A relative `output.dir` is below
+    `output_base`, a path or a URL, or below `working_dir`. With `access`, another machine has sent the manifest, which
+    may name only the files that `access` permits.
     """
     name = stdin_name if path == "-" else path
     text, spool = _located(path, stdin, working_dir, stdin_name)
@@ -119,13 +138,7 @@ def open_manifest(
     reader = _ManifestReader(text, Diagnostics(name, text.path, program), access)
     if spool is not None:
         weakref.finalize(reader, spool.unlink, missing_ok=True)
-    job = reader.job(output_base or working_dir)
-    if job is None:
-        reader.diagnostics.is_partial = True  # ids, sources and the catalogue need a job
-        for _ in reader.items(DEFAULT_FILENAME):
-            pass
-        raise reader.diagnostics.error()
-    return Manifest(job, reader)
+    return Manifest(reader.job(output_base or working_dir), reader)
 
 
 class _ManifestReader:
@@ -143,8 +156,8 @@ class _ManifestReader:
         weakref.finalize(self, self._remote.close)
         self._read_header()
 
-    def job(self, output_base: Path | str) -> JobSpec | None:
-        """Return the header as a job; None after adding diagnostics."""
+    def job(self, output_base: Path | str) -> JobSpec:
+        """Return the header as a job. Of an invalid one, which adds diagnostics, it is the valid part."""
         tree = self._header
         check_names(tree, [*Header.model_fields, "items"], self.diagnostics, of_items=Settings.model_fields)
         known = MapNode(tree.start_mark, {name: tree.pairs[name] for name in tree.pairs if name in Header.model_fields})
@@ -154,15 +167,16 @@ class _ManifestReader:
                 tree.start_mark, "`items` is missing", "add the list of prompts: `items:`, then `- prompt: …`"
             )
         if header is None:
-            return None
+            absent = {"version": 1, "job": NO_NAME}
+            header = valid_part(Header, known, absent=absent) or Header.model_validate(absent)
+            self.diagnostics.is_partial = header.job == NO_NAME  # the items are not compared with a job's
         output, budget = header.output, header.budget
         directory = _output_folder(output_base, (output and output.dir) or DEFAULT_DIR)
         self._check_header(header)
         self._check_access(directory)
         if not self.diagnostics:
             self._check_path_lengths(directory, (output and output.filename) or DEFAULT_FILENAME)
-        if self.diagnostics:
-            return None
+        filename = None if self.diagnostics else output and output.filename
         return JobSpec(
             name=header.job,
             description=header.description or "",
@@ -172,7 +186,7 @@ class _ManifestReader:
             budget_credits=budget.credits if budget else None,
             budget_credits_per_day=budget.credits_per_day if budget else None,
             output_dir=directory,
-            filename=(output and output.filename) or DEFAULT_FILENAME,
+            filename=filename or DEFAULT_FILENAME,
             manifest_path=self._text.manifest_path,
             notify=None if header.notify is None else tuple(header.notify),
             versions=(output and output.versions) or filenames.VERSIONS,
@@ -185,10 +199,15 @@ class _ManifestReader:
         self.warnings = []
         defaults = self._header.pairs.get("defaults")
         images = Images(self._text.folder, self._access)
+        unread = UnreadItems()
         context = ManifestContext(
             diagnostics=diagnostics,
             settings=SettingsReader(
-                defaults[1] if defaults and isinstance(defaults[1], MapNode) else None, images, diagnostics, catalogue
+                defaults[1] if defaults and isinstance(defaults[1], MapNode) else None,
+                images,
+                diagnostics,
+                catalogue,
+                unread=unread,
             ),
             pattern=pattern,
             pattern_fields=filenames.fields(pattern) - set(filenames.BUILT_IN_FIELDS),
@@ -196,6 +215,7 @@ class _ManifestReader:
             shown_folder=self._text.shown_folder,
             remote=self._remote,
             warnings=self.warnings,
+            unread=unread,
             access=self._access,
         )
         try:
@@ -210,7 +230,7 @@ class _ManifestReader:
         if self._version != _version_of(self._text.path):
             diagnostics.at_line(None, "the file changed while it was read", "run the command again")
         if diagnostics:
-            raise diagnostics.error()
+            raise ItemsInvalid(diagnostics.error(), unread)
 
     def _entries_to_items(self, tree: TreeReader, context: ManifestContext) -> Iterator[LocatedItem]:
         if tree.open_root() is None:
@@ -274,7 +294,7 @@ class _ManifestReader:
 
     def _check_header(self, header: Header) -> None:
         pairs = self._header.pairs
-        if header.job in {".", ".."}:
+        if header.job in {".", ".."} and "job" in pairs and plain_value(pairs["job"][1]) == header.job:
             self.diagnostics.at(pairs["job"][1].start_mark, f"`job` may not be {header.job!r}", "it names a folder")
         if header.account is not None and header.accounts is not None:
             self.diagnostics.at(

@@ -27,7 +27,7 @@ def row_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]
     try:
         yield from _source_items(context, entry) if "from" in entry.pairs else _matrix_items(context, entry)
     except InvalidEntry:
-        return
+        context.unread.has_unnamed = True
 
 
 def _source_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]:
@@ -64,6 +64,7 @@ def _rows_to_items(
             matching = itertools.islice(matching, offset, None if fields.limit is None else offset + fields.limit)
         yield from template.items(_warned_if_empty(context, entry, matching, file))
     except SourceUnreadable as error:
+        context.unread.has_unnamed = True
         context.diagnostics.add(Location(file, error.line, error.column), error.reason, error.remedy)
 
 

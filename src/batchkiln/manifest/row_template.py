@@ -98,8 +98,9 @@ class ItemTemplate:
         self._check_pattern()
         resolve = context.settings.resolve
         if not self._is_valid or (self._fixed_inputs is None and not self._inputs):
-            if not self._settings_fields:
-                resolve(entry, context.settings.inputs_count(entry))  # to report the errors of settings as well
+            if not self._settings_fields:  # to report the errors of settings as well
+                settings = resolve(entry, context.settings.inputs_count(entry))
+                context.unread.keep_objections(() if settings is None else settings.objections)
             raise InvalidEntry
         is_fixed = not self._settings_fields and not self._inputs
         self._fixed_settings = resolve(entry, len(self._fixed_inputs or ())) if is_fixed else None
@@ -135,15 +136,27 @@ class ItemTemplate:
         try:
             spec, objections, settings = self._spec(variables, line)
         except InvalidEntry:
+            self._keep_unread(variables, line)
             return
         except InvalidValue as error:
             self._diagnostics.add(Location(self._file, line), error.reason, error.remedy)
+            self._keep_unread(variables, line)
             return
         item = LocatedItem(spec, self._file, line, objections)
         if self._repeat is None and settings.variants is None:
             yield item
         else:
             yield from repeated(self._context, item, self._repeat, settings)
+
+    def _keep_unread(self, variables: dict[str, Any], line: int) -> None:
+        """Remember the id of an invalid row, and the objections to its settings."""
+        try:
+            name = checked_id(self._id.template.render(variables))
+        except (TemplateFailed, InvalidValue):
+            name = None
+        self._context.keep_unread(self._entry, name, Location(self._file, line))
+        if self._fixed_settings is not None:
+            self._context.unread.keep_objections(self._fixed_settings.objections)
 
     @property
     def _is_plain(self) -> bool:

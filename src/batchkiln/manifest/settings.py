@@ -1,6 +1,6 @@
 """Merges the settings of items with the defaults, checks each combination once, and makes recipes of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -8,9 +8,10 @@ import orjson
 
 from batchkiln.core.catalog_checks import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe, SourceRef
+from batchkiln.core.unread_items import UnreadItems
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings, SourceInput
-from batchkiln.manifest.validation import check, checked_id
+from batchkiln.manifest.validation import check, checked_id, valid_part
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, quoted
 from batchkiln.yaml_reading.yaml_parser import ScalarEvent
 from batchkiln.yaml_reading.yaml_tree import MapNode, Node, RenderedScalar, SeqNode, plain_value, scalar_value
@@ -48,15 +49,25 @@ class ResolvedSettings:
 
 
 class SettingsReader:
-    """Merges and checks settings, and caches valid ones. Invalid ones add diagnostics."""
+    """Merges and checks settings, and caches valid ones. Invalid ones add diagnostics.
+
+    The catalogue's objections to the valid part of invalid settings are kept in `unread`.
+    """
 
     def __init__(
-        self, defaults: MapNode | None, images: Images, diagnostics: Diagnostics, catalogue: Catalogue | None = None
+        self,
+        defaults: MapNode | None,
+        images: Images,
+        diagnostics: Diagnostics,
+        catalogue: Catalogue | None = None,
+        *,
+        unread: UnreadItems,
     ) -> None:
         self._defaults: Pairs = defaults.pairs if defaults is not None else {}
         self._images = images
         self._diagnostics = diagnostics
         self._catalogue = catalogue
+        self._unread = unread
         self._with_objections = 0
         self._cache: dict[tuple[object, ...], ResolvedSettings] = {}
         shared = self._defaults.get("metadata")
@@ -85,6 +96,10 @@ class SettingsReader:
                     self._cache.clear()
                 self._cache[key] = resolved
         return resolved
+
+    def makes_several(self, entry: MapNode) -> bool:
+        """Return whether an entry may make several items, whose ids are not its own."""
+        return bool({"repeat", "variants"} & entry.pairs.keys() or "variants" in self._defaults)
 
     def inputs(self, entry: MapNode) -> tuple[Input, ...] | None:
         """Return the inputs of an entry, with checked files; None if one of them is invalid."""
@@ -179,6 +194,7 @@ class SettingsReader:
         merged = MapNode(entry.start_mark, self._merged(entry.pairs))
         settings = check(Settings, merged, self._diagnostics)
         if settings is None:
+            self._keep_objections(merged, valid_part(Settings, merged), inputs_count)
             return None
         inputs = entry.pairs.get("inputs") or self._defaults.get("inputs")
         merged.pairs.update({"inputs": inputs} if inputs is not None else {})
@@ -186,6 +202,7 @@ class SettingsReader:
             if getattr(settings, name) is None:
                 self._diagnostics.at(entry.start_mark, f"`{name}` is missing", "set it in the item or in `defaults`")
         if settings.model is None or settings.mode is None:
+            self._keep_objections(merged, settings, inputs_count)
             return None
         mode = Mode(settings.mode)
         parameters = settings.parameters or Parameters()
@@ -195,16 +212,9 @@ class SettingsReader:
             inherited = f"; {self._diagnostics.item_at(line + 1)} inherits it" if mark.line < line else ""
             self._diagnostics.at(mark, reason, remedy, context=inherited)
         if conflicts or not self._can_choose(entry, settings):
+            self._keep_objections(merged, settings, inputs_count, conflicts=[field for field, _, _ in conflicts])
             return None
-        values = {name: value for name, value in parameters if value is not None}
-        recipe = Recipe(
-            model=settings.model,
-            mode=mode,
-            parameters=tuple(sorted(values.items())),
-            inputs_count=inputs_count,
-            max_cost_credits=settings.max_cost_credits,
-            attempts=settings.attempts if settings.attempts is not None else DEFAULT_ATTEMPTS,
-        )
+        recipe = _recipe(settings, settings.model, mode, inputs_count)
         resolved = ResolvedSettings(
             recipe,
             settings.priority or 0,
@@ -214,13 +224,28 @@ class SettingsReader:
         )
         if self._catalogue is None:
             return resolved
-        objections = []
-        for one in self._catalogue.against(recipe):
-            mark = _mark_of(merged, one.field)
-            location = (self._diagnostics.file, mark.line + 1, mark.column + 1)
-            objections.append(PlacedObjection(*location, one.reason, one.remedy, one.is_clear))
         prompt_limit = self._catalogue.prompt_limit(recipe.model)
-        return replace(resolved, objections=tuple(objections), prompt_limit=prompt_limit)
+        return replace(resolved, objections=tuple(self._objections(merged, recipe)), prompt_limit=prompt_limit)
+
+    def _objections(
+        self, merged: MapNode, recipe: Recipe, *, besides: Container[str] = ()
+    ) -> Iterator[PlacedObjection]:
+        """Yield the catalogue's objections to a recipe, besides those to some fields."""
+        for one in () if self._catalogue is None else self._catalogue.against(recipe):
+            if one.field not in besides:
+                mark = _mark_of(merged, one.field)
+                location = (self._diagnostics.file, mark.line + 1, mark.column + 1)
+                yield PlacedObjection(*location, one.reason, one.remedy, one.is_clear)
+
+    def _keep_objections(
+        self, merged: MapNode, settings: Settings | None, inputs_count: int, *, conflicts: Sequence[str] = ()
+    ) -> None:
+        """Keep the objections to invalid settings, as far as they are valid; conflicts have their diagnostics."""
+        if settings is not None and settings.model is not None:
+            besides = {*conflicts, *(() if settings.mode is not None else ("mode",))}
+            mode = Mode(settings.mode or Mode.TEXT_TO_IMAGE)
+            recipe = _recipe(settings, settings.model, mode, inputs_count)
+            self._unread.keep_objections(tuple(self._objections(merged, recipe, besides=besides)))
 
     def _can_choose(self, entry: MapNode, settings: Settings) -> bool:
         """Return whether an entry's `choose` goes with its `variants`; add a diagnostic if not."""
@@ -246,6 +271,18 @@ class SettingsReader:
             pairs = {**shared[1].pairs, **mine[1].pairs}
             merged["parameters"] = mine[0], MapNode(mine[1].start_mark, pairs)
         return merged
+
+
+def _recipe(settings: Settings, model: str, mode: Mode, inputs_count: int) -> Recipe:
+    values = {name: value for name, value in settings.parameters or () if value is not None}
+    return Recipe(
+        model=model,
+        mode=mode,
+        parameters=tuple(sorted(values.items())),
+        inputs_count=inputs_count,
+        max_cost_credits=settings.max_cost_credits,
+        attempts=settings.attempts if settings.attempts is not None else DEFAULT_ATTEMPTS,
+    )
 
 
 def _conflicts(mode: Mode, parameters: Parameters, inputs_count: int) -> Iterator[tuple[str, str, str]]:

@@ -5,8 +5,9 @@ There may be a million prompts and ids. They are therefore checked without pydan
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -107,6 +108,33 @@ def check(model: type[Model], tree: MapNode, diagnostics: Diagnostics, *, prefix
                 continue
             _report(detail, tree, diagnostics, model=model, prefix=prefix)
     return None
+
+
+def valid_part(model: type[Model], tree: MapNode, *, absent: Mapping[str, Any] = MappingProxyType({})) -> Model | None:
+    """Return the mapping without its invalid values; None if the rest is not valid by itself. Adds no diagnostics.
+
+    `absent` has the values of required fields that are missing or invalid.
+    """
+    value = plain_value(tree)
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            _remove(value, detail["loc"])
+    try:
+        return model.model_validate({**absent, **value})
+    except ValidationError:
+        return None
+
+
+def _remove(value: Any, location: Sequence[Any]) -> None:  # noqa: ANN401  any tree
+    """Remove what is at a location, or its closest parent, from mappings."""
+    first, *rest = location
+    if isinstance(value, dict) and first in value:
+        if rest and isinstance(value[first], dict) and rest[0] in value[first]:
+            _remove(value[first], rest)
+        else:
+            del value[first]
 
 
 def check_names(

@@ -12,7 +12,7 @@ from batchkiln.api.apply_manifests import ReadManifest, read_manifest, refuse_se
 from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
-from batchkiln.core.errors import InputError
+from batchkiln.core.errors import InputError, InputErrors
 from batchkiln.core.forecast import JobLoad, Unpayable, never_payable
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import ErrorInfo
@@ -263,8 +263,7 @@ async def make_plan(
     """Plan manifests: check their items against the catalogue, and ask for prices that the queue does not know.
 
     Only the items of `selection` are to be sent; the first `show` of each job are described in full. Neither the queue
-    nor the account changes. Raise `InputError` with the errors of the first invalid manifest, or if two define
-    the same job.
+    nor the account changes. Raise `InputError` with the errors of all manifests, or if two define the same job.
     """
     if "-" in paths and len(paths) > 1:
         raise InputError("standard input cannot be combined with other manifests")
@@ -272,18 +271,18 @@ async def make_plan(
         raise InputError("a manifest is named twice")
     store, app = access.store, access.app
     catalogues = catalogues or Catalogues(access)
-    found: list[tuple[Manifest, Profile]] = []
+    found: dict[str, tuple[Manifest, Profile]] = {}
+    errors = InputErrors()
     for path in paths:
-        manifest, profile = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
-        refuse_second_of_job(manifest.job.name, [each.job.name for each, _ in found])
-        found.append((manifest, profile))
+        with errors.collected():
+            manifest, profile = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
+            refuse_second_of_job(manifest.job.name, [each.job.name for each, _ in found.values()])
+            found[path] = manifest, profile
     profiles = app.config.profiles
-    for name in dict.fromkeys(profile.name for _, profile in found):
+    for name in dict.fromkeys(profile.name for _, profile in found.values()):
         refuse_shared_keys(profiles, name)
-    read = [await with_catalogue(each, catalogues.of) for each in found]
-    comparison = await store.run(
-        _compare_manifests, app, dict(zip(paths, read, strict=True)), options, selection=selection, show=show
-    )
+    read = {path: await with_catalogue(each, catalogues.of) for path, each in found.items()}
+    comparison = await store.run(_compare_manifests, app, read, options, errors=errors, selection=selection, show=show)
     known = dict(comparison.known)
     known.update((place, known[place].after_a_read()) for place in catalogues.asked)
     quotes = await ask_quotes(
@@ -300,7 +299,7 @@ async def make_plan(
         return plan
     from batchkiln.planning.affected_items import with_affected_items  # noqa: PLC0415  it reads plans
 
-    return await store.run(with_affected_items, plan, dict(zip(paths, read, strict=True)))
+    return await store.run(with_affected_items, plan, read)
 
 
 def _compare_manifests(
@@ -309,28 +308,36 @@ def _compare_manifests(
     read: Mapping[str, ReadManifest],
     options: ApplyOptions,
     *,
+    errors: InputErrors,
     selection: Selection,
     show: int,
 ) -> _Comparison:
-    """Read the items of the manifests, and compare them with the queue, one manifest after the other."""
+    """Read the items of the manifests, and compare them with the queue, one manifest after the other.
+
+    Raise `InputError` with their mistakes and those in `errors`.
+    """
     now = app.environment.wall()
     profiles = app.config.profiles
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
     manifests: list[ManifestPlan] = []
+    earlier: tuple[str, ...] = ()
     for each in read.values():
         manifest, profile = each.manifest, each.profile
-        planned = reader.plans.compare(
-            manifest.job,
-            manifest.items(each.catalogue),
-            profile=profile.name,
-            account=(manifest.job.accounts or profile.account_names)[0],
-            day=profile.day.start_of(times[profile.name]),
-            options=replace(options, earlier_jobs=tuple(each.spec.name for each in manifests)),
-            diagnostic_at=manifest.diagnostic_at,
-            selection=selection,
-            show=show,
-        )
-        manifests.append(replace(planned, without_rows=manifest.warnings))
+        with errors.collected():
+            planned = reader.plans.compare(
+                manifest.job,
+                manifest.items(each.catalogue),
+                profile=profile.name,
+                account=(manifest.job.accounts or profile.account_names)[0],
+                day=profile.day.start_of(times[profile.name]),
+                options=replace(options, earlier_jobs=earlier),
+                diagnostic_at=manifest.diagnostic_at,
+                selection=selection,
+                show=show,
+            )
+            manifests.append(replace(planned, without_rows=manifest.warnings))
+        earlier = (*earlier, manifest.job.name)
+    errors.raise_found()
     digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}
     accounts = tuple(account for account in reader.accounts.summaries() if account.profile in profiles)
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}

@@ -34,7 +34,7 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "requests, then run the same command again; `batchkiln retry` queues the refused items again"
     ),
     AccountProblem.UNREACHABLE: (
-        "the service has not answered since the run began: check `base_url` or BATCHKILN_BASE_URL, and the network "
+        "the service has not been reached since the run began: check `base_url` or BATCHKILN_BASE_URL, and the network "
         "(`batchkiln doctor`), then run the same command again, which charges nothing twice; `--contact-timeout 0` "
         "waits for the service"
     ),

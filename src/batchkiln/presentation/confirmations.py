@@ -52,7 +52,7 @@ def cost_of_retry(job: str, preview: RetryReport) -> str:
     number = sum(preview.requeued.values())
     if not number:
         return f"{job}: nothing to retry; this costs nothing."
-    parts = [f"{job}: retrying {plural(number, 'item')} ({_by_state(preview.requeued)})"]
+    parts = [f"{job}: retrying {plural(number, 'item')} ({by_state(preview.requeued)})"]
     if preview.may_cost is not None:
         parts.append(_retry_cost_text(preview.may_cost, preview))
     if preview.unquoted:
@@ -176,5 +176,6 @@ def _cost_of_fetching(name: str, price: str, detail: ItemDetail) -> str:
     )
 
 
-def _by_state(counts: Mapping[ItemState, int]) -> str:
+def by_state(counts: Mapping[ItemState, int]) -> str:
+    """Return numbers of items with their states, without zeros, as in "2 failed, 1 rejected"."""
     return ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)

@@ -63,14 +63,14 @@ def format_duration(seconds: float) -> str:
     return f"{whole // DAY} d {whole % DAY // HOUR} h"
 
 
-def format_age(since: datetime, now: datetime) -> str:
-    """Format the time since an instant; never negative."""
-    return format_duration(max(timedelta(), now - since).total_seconds())
-
-
 def format_service_age(since: datetime, now: datetime, time_scale: float) -> str:
-    """Format the time since an instant of service time. One whose clock runs faster is named, beside real times."""
-    return format_age(since, now) + ("" if time_scale == 1 else " of service time")
+    """Format the time since an instant of service time, which is never negative."""
+    return format_service_duration(max(timedelta(), now - since), time_scale)
+
+
+def format_service_duration(length: timedelta, time_scale: float) -> str:
+    """Format a length of service time. That of a service whose clock runs faster is named, beside real times."""
+    return format_duration(length.total_seconds()) + ("" if time_scale == 1 else " of service time")
 
 
 def format_minute(instant: datetime, zone: tzinfo | None = None) -> str:

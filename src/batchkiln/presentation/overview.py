@@ -15,7 +15,7 @@ from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.ends import End, JobEnd
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
-from batchkiln.presentation.formatting import format_age, format_minute, plural, sanitize, service_note
+from batchkiln.presentation.formatting import format_minute, format_service_age, plural, sanitize, service_note
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ class JobView(Shown):
 
     `now` is service time. `job_end` is what the forecast knows of the end. `examples` maps each group of problem items
     to the name of one of them. `time_scale` is service seconds per real second. `is_embedded` is true for the
-    local service of this program. `credit_price` is the configured price of a credit.
+    local service of this program. `credit_price` is the configured price of a credit. Without `is_driven`, no process
+    runs the queue, and the end is that of a run which starts now.
     """
 
     summary: JobSummary
@@ -38,6 +39,7 @@ class JobView(Shown):
     time_scale: float = 1.0
     is_embedded: bool = False
     credit_price: CreditPrice | None = None
+    is_driven: bool = True
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         summary = self.summary
@@ -85,10 +87,11 @@ class JobView(Shown):
 
     @property
     def end_line(self) -> str:
-        """The text of `end_text` as it stands alone: "ends" before a time, and the reason behind an unknown end."""
-        ends = "ends " if self.end is not None and not self.summary.is_paused else ""
-        reason = f": {self.end_reason}" if self.end_reason is not None else ""
-        return f"{ends}{self.end_text}{reason}"
+        """The text of `end_text` as it stands alone: "ends" or "would end" before a time, and the reason if unknown."""
+        text = self.end_text
+        if self.end is not None and not self.summary.is_paused:
+            text = f"ends {text}" if self.is_driven else f"would end {text} if it were started now"
+        return text if self.end_reason is None else f"{text}: {self.end_reason}"
 
     @property
     def service_note(self) -> str | None:
@@ -98,12 +101,16 @@ class JobView(Shown):
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """An account with today's usage; `limits` is None if its profile is not configured."""
+    """An account with today's usage; `limits` is None if its profile is not configured.
+
+    `now` is service time, and `time_scale` its seconds per real second.
+    """
 
     summary: AccountSummary
     usage: DayUsage
     limits: Limits | None
     now: datetime
+    time_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -173,13 +180,14 @@ def read_overview(
             time_scale=profile.time_scale if profile else 1.0,
             is_embedded=profile is not None and profile.is_embedded,
             credit_price=profile.credit_price if profile else None,
+            is_driven=overview.is_driven,
         )
         for summary, profile in ((each, config.profiles.get(each.profile)) for each in summaries)
     )
     return replace(overview, jobs=jobs)
 
 
-_NO_ANSWER: Final = JobEnd(reason="the service does not answer")
+_NO_ANSWER: Final = JobEnd(reason="the service is not available")
 
 
 def _without_forecast(summary: JobSummary, profile: Profile | None) -> JobEnd:
@@ -219,7 +227,8 @@ def _account(account: AccountSummary, config: Config, now: datetime) -> AccountV
     if profile is None or account.name not in {each.name for each in profile.accounts}:
         account = replace(account, outage=None)  # nobody asks for it any more, so nobody records the end
     usage = account.usage if profile is None else usage_today(account, profile, now)
-    return AccountView(account, usage, profile.limits if profile else None, now)
+    limits, time_scale = (profile.limits, profile.time_scale) if profile else (None, 1.0)
+    return AccountView(account, usage, limits, now, time_scale)
 
 
 def estimated_ends(
@@ -296,6 +305,7 @@ def alerts_of(view: JobView) -> list[str]:
     """Return the alerts of a job, one sentence each."""
     found = []
     for entry in view.summary.under_way:
+        age = format_service_age(entry.since, view.now, view.time_scale)
         ends_at = entry.retention_ends_at
         if entry.state is ItemState.DOWNLOADING and ends_at is not None and ends_at - view.now < RETENTION_WARNING:
             found.append(
@@ -304,13 +314,13 @@ def alerts_of(view: JobView) -> list[str]:
             )
         if entry.state is ItemState.ACTIVE and is_long_pending(entry.since, view.now):
             found.append(
-                f"{entry.item} has been {sanitize(entry.status or 'pending')} for "
-                f"{format_age(entry.since, view.now)}: ask the service's support about generation "
-                f"{entry.generation_id}. It is still polled, and never replaced, because it may be charged"
+                f"{entry.item} has been {sanitize(entry.status or 'pending')} for {age}: ask the service's "
+                f"support about generation {entry.generation_id}. It is still polled, and never "
+                "replaced, because it may be charged"
             )
         if entry.state is ItemState.SUBMITTING and is_long_pending(entry.since, view.now):
             found.append(
-                f"{entry.item} was sent {plural(entry.sends, 'time')} in {format_age(entry.since, view.now)} without "
+                f"{entry.item} was sent {plural(entry.sends, 'time')} in {age} without "
                 "a definite reply; the same request is sent again, which is never charged twice"
             )
     return found

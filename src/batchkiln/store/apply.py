@@ -230,7 +230,13 @@ class ManifestApplication:
         """Return the errors of inputs that other items make, and mark the known items whose sources changed."""
         references = self._staging.references
         earlier_jobs = self._options.earlier_jobs
-        found = references.mistakes(self._job_id, self._staging.files, diagnostic_at, earlier_jobs=earlier_jobs)
+        found = references.mistakes(
+            self._job_id,
+            self._staging.files,
+            diagnostic_at,
+            earlier_jobs=earlier_jobs,
+            unread=self._staging.unread,
+        )
         if self._job_id is not None:
             references.compare(self._job_id)
         found += references.circles(self._job_id, self._staging.files, diagnostic_at)

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, SourceRef
+from batchkiln.core.unread_items import UnreadItems
 from batchkiln.store.chains import rebuild_inputs, refresh_inputs
 from batchkiln.store.item_sources import stale_items
 from batchkiln.store.session import Row, Session
@@ -73,10 +74,11 @@ class References:
         diagnostic_at: PlaceDiagnostic,
         *,
         earlier_jobs: Iterable[str] = (),
+        unread: UnreadItems,
     ) -> list[Diagnostic]:
         """Find the sources; return a mistake for each place with invalid references.
 
-        References to items that `earlier_jobs` are still to add are valid.
+        References to items that `earlier_jobs` are still to add are valid, and those to `unread` items may be.
         """
         if not self:
             return []
@@ -89,6 +91,9 @@ class References:
         self.omitted += self._connection.execute(query("count_reference_problems")).fetchone()[0] - len(rows)
         found = []
         for row in rows:
+            is_named = row["item"] in unread.names or unread.has_unnamed
+            if row["problem"] == "no_item" and row["job"] is None and is_named:
+                continue
             reason, remedy = self._described(row)
             others = f" (and {row['n'] - 1:,} more items)" if row["n"] > 1 else ""
             found.append(diagnostic_at(files[row["file"]], row["line"], f"{reason}{others}", remedy, row["col"]))

@@ -18,6 +18,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.filenames import fields, identifies_item, render
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe, SourceRef
 from batchkiln.core.request import parameters_json, price_key, recipe_key
+from batchkiln.core.unread_items import ItemsInvalid, UnreadItems
 from batchkiln.store import drivers
 from batchkiln.store.references import References, refs_of
 from batchkiln.store.session import Session, transaction
@@ -103,6 +104,7 @@ class Staging:
         self.files: list[str] = []
         self.omitted = 0
         self.is_partial = False
+        self.unread = UnreadItems()
         self._connection = connection
         self._may_store = may_store
         self._job = job
@@ -134,10 +136,17 @@ class Staging:
 
     def duplicates(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return a mistake for each item whose id an earlier item has, and remove it from the staging."""
-        reason = "the id {!r} is already used at {}"
-        found = self._shared("duplicate_names", reason, "use a different id for each item of a job", diagnostic_at)
+        reason, remedy = "the id {!r} is already used at {}", "use a different id for each item of a job"
+        found = self._shared("duplicate_names", reason, remedy, diagnostic_at)
         if found:
             self._connection.execute(query("forget_duplicates"))
+        for name, (file, line) in self.unread.names.items():
+            staged = self._connection.execute(query("place_of_name"), {"name": name}).fetchone()
+            if staged is not None:
+                first, second = (self.files[staged[0]], staged[1]), (file, line)
+                if first[0] == file and first[1] > line:
+                    first, second = second, first
+                found.append(diagnostic_at(*second, reason.format(name, f"{first[0]}:{first[1]}"), remedy))
         return found
 
     def collisions(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
@@ -167,12 +176,19 @@ class Staging:
         A clear objection to a new or changed item is a mistake. An unclear one, or one to a queued item, is a warning:
         neither may keep a job from continuing.
         """
-        if not self._objections:
+        if not self._objections and not self.unread.objections:
             return [], []
+        rows = self._connection.execute(query("objections"), {"job_id": job_id}).fetchall()
         known = list(self._objections)
+        rows += [
+            (number, True, 1)
+            for number, one in enumerate(self.unread.objections, len(known))
+            if one not in self._objections
+        ]
+        known += self.unread.objections
         mistakes: list[Diagnostic] = []
         warnings: list[Diagnostic] = []
-        for number, is_new, items in self._connection.execute(query("objections"), {"job_id": job_id}).fetchall():
+        for number, is_new, items in rows:
             is_clear = number == _MORE_CLEAR or (number >= 0 and known[number].is_clear)
             found = mistakes if is_clear and is_new else warnings
             if number < 0 or len(found) >= MISTAKES_SHOWN:
@@ -206,6 +222,8 @@ class Staging:
             mistakes.extend(error.mistakes)
             self.omitted += error.omitted
             self.is_partial = error.is_partial
+            if isinstance(error, ItemsInvalid):
+                self.unread = error.unread
 
     def _stage(self, chunk: Sequence[Placed]) -> None:
         specs = [placed.spec for placed in chunk]

@@ -102,6 +102,9 @@ DELETE FROM staging.placed WHERE EXISTS (
     SELECT 1 FROM staging.placed AS first WHERE first.name = placed.name AND first.seq < placed.seq
 );
 
+-- name: place_of_name
+SELECT file, line FROM staging.placed WHERE name = :name;
+
 -- name: duplicate_outputs
 SELECT p.output_key, p.file, p.line, first.file, first.line
 FROM (SELECT output_key, min(seq) AS seq FROM staging.placed GROUP BY output_key HAVING count(*) > 1) AS taken

@@ -101,3 +101,16 @@ def test_a_service_that_does_not_answer_is_reported(tmp_path: Path, command: str
 
     assert result.exit == 4
     assert "does not answer" in result.out
+
+
+@pytest.mark.parametrize("command", ["models", "balance"])
+async def test_a_wrong_path_is_not_called_silence(tmp_path: Path, command: str) -> None:
+    """Something answers at the address: what it answered is told, and what to look at."""
+    async with LocalService(ServiceConfig(state_dir=tmp_path / "service")) as service:
+        place = configured(tmp_path, service.base_url.replace("/api/v1", "/v1"))
+        result = await asyncio.to_thread(place.call, command)
+
+    assert result.exit == 4
+    told = result.out + result.err
+    assert "does not answer" not in told
+    assert "the address answers, but not like this API (status 404, application/json: Not Found); check the" in told

@@ -1,5 +1,7 @@
 """`plan`, and the question that `run` asks on a terminal, as a person meets them (contract, section 4)."""
 
+from typing import Final
+
 import pytest
 
 from integration.cli.workspace import (
@@ -133,6 +135,61 @@ def test_two_manifests_of_one_job_are_refused_together(workspace: Workspace, com
     assert (result.exit, result.out) == (2, "")
     assert "two of these manifests define the job foxes; nothing was enqueued" in result.err
     assert workspace.call("items", "foxes").exit == 2  # there is no such job
+
+
+@pytest.mark.parametrize("command", ["plan", "enqueue", "run", "rehearse"])
+def test_the_mistakes_of_all_manifests_are_told_at_once(workspace: Workspace, command: str) -> None:
+    """In their order, whether the mistake is in a header, in an item, or in the whole file; nothing is enqueued."""
+    (workspace.folder / "one.yaml").write_text("version: 1\njob: one\nitems:\n  - prompt: fox\n    modle: a\n", "utf-8")
+    (workspace.folder / "two.yaml").write_text("version: 1\njob: two\nitems: [{}]\n", "utf-8")
+    (workspace.folder / "three.yaml").write_text("version: 1\njob: a/b\nitems: []\n", "utf-8")
+
+    result = workspace.call(command, "one.yaml", workspace.manifest(), "two.yaml", "three.yaml")
+
+    assert (result.exit, result.out) == (2, "")
+    for told in ("one.yaml:5:5: unknown field `modle`", "two.yaml:3:9: `prompt` is missing", "three.yaml:2:6: `job`"):
+        assert told in result.err
+    assert workspace.call("items", "foxes").exit == 2  # there is no such job
+
+
+_MANY_MISTAKES: Final = """version: 1
+job: many
+order: fast
+defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 1024x1024, aspect_ratio: "1:1"}}
+items:
+  - {id: a, prompt: fox, priority: high, model: epsilon2}
+  - {id: b, prompt: fox, metadata: [1], parameters: {resolution: 99x99}}
+  - {id: a, prompt: fox}
+  - {id: b, prompt: 3}
+  - {id: c, prompt: fox, mode: image-to-image, inputs: [{item: b}]}
+  - {id: d, prompt: fox, inputs: [{item: b}], parameters: {aspect_ratio: "1:77"}}
+  - matrix: {animal: [fox]}
+    prompt: "{{ anmal }}"
+    model: epsilon3
+"""
+
+
+def test_the_catalogue_and_the_ids_are_checked_beside_other_mistakes(workspace: Workspace) -> None:
+    """Each item's mistakes are told together, also if the header has some; no mistake follows from another one."""
+    (workspace.folder / "many.yaml").write_text(_MANY_MISTAKES, "utf-8")
+
+    told = workspace.call("enqueue", "many.yaml").err
+
+    reasons = [line.split(":", 3) for line in told.splitlines() if line.startswith("batchkiln: many")]
+    assert [(int(line), rest.partition(": ")[2]) for *_, line, rest in reasons] == [
+        (3, "`order` cannot be `fast`"),
+        (4, "the mode text-to-image takes no images, and `inputs` names some; the item in line 11 inherits it"),
+        (6, "`priority` must be a whole number, and is text (high)"),
+        (6, "the service lists no model `epsilon2`"),
+        (7, "`metadata` must be a mapping, and is a list"),
+        (7, "epsilon-2 offers no resolution 99x99"),
+        (8, "the id 'a' is already used at many.yaml:6"),
+        (9, "the id 'b' is already used at many.yaml:7"),
+        (9, "`prompt` must be text, and is 3"),
+        (11, "epsilon-2 offers no aspect ratio 1:77"),
+        (13, "`anmal` is undefined"),
+        (14, "the service lists no model `epsilon3`"),
+    ]
 
 
 @pytest.mark.parametrize("more", [(), ("--detailed-exitcode",)])

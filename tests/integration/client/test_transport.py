@@ -207,10 +207,10 @@ async def test_aiohttp_alone_would_resend_the_poll(server: ScriptedServer) -> No
         (raw(b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", RECORD[1:5]), ""),
         (raw(b"HTTP/1.1 202 Accepted\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope"), ""),
         (raw(b"220 smtp.example ESMTP\r\n\r\n"), ""),
-        (raw(b"HTTP/1.1 202 Accepted\r\n\r\n", RECORD[:40]), "does not answer like this API"),
-        (reply(RECORD[:60]), "does not answer like this API"),
+        (raw(b"HTTP/1.1 202 Accepted\r\n\r\n", RECORD[:40]), "answers, but not like this API"),
+        (reply(RECORD[:60]), "answers, but not like this API"),
         (reply(b"<html><title>Sign in</title>", status="200 OK", kind="text/html"), "Sign in"),
-        (reply(b"", "Location: /elsewhere", status="307 Temporary Redirect"), "check the base URL"),
+        (reply(b"", "Location: /elsewhere", status="307 Temporary Redirect"), "path of the base URL"),
         (reply(b" " * (REPLY_MAX_BYTES + 1)), "longer than"),
     ],
 )

@@ -60,6 +60,25 @@ def event(item: str, state: ItemState, **detail: object) -> LoggedEvent:
     return LoggedEvent(1, NOW, "birds", item, "moved", state.value, dict(detail))
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_long_id_keeps_its_beginning_and_its_end(width: int) -> None:
+    """An id and its file may be longer than a line: their middle is left out, and the line is not broken in them."""
+    item = "first-" + "x" * 240 + "-last"
+    terminal = Terminal(width)
+    entry = replace(under_way(ItemState.ACTIVE, since=NOW), item=item)
+    view = job_view({ItemState.ACTIVE: 1}, name="j" * 64, under_way=[entry])
+    with LiveDisplay(terminal.console) as display:
+        display.show(ProgressState((view,), (), last=f"{item} done: /out/{item}.png"), 0.0)
+        words = [word for row in terminal.rows() for word in row.split()]
+
+    found = [word for word in words if word.startswith("first-")]
+    assert len(found) == 2
+    assert all(word.endswith("-last") and "…" in word and len(word) <= width - 8 for word in found)
+    assert any(word.startswith("/out/first-") and word.endswith("-last.png") for word in words)
+    assert sum("x" in word for word in words if word not in {"next", "max"}) == 3
+    assert [word for word in words if word.startswith("jj")] == ["j" * 64 if width > 60 else "j" * 30 + "…" + "j" * 29]
+
+
 @pytest.mark.parametrize("name", ["birds", LONG_NAME])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_word_is_cut_at_any_width(width: int, name: str) -> None:
@@ -135,7 +154,7 @@ def test_a_problem_stays_above_the_display() -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_wide_character_is_lost(width: int) -> None:
     """A name of characters of two columns, and of joined emoji, is wrapped at the columns that it takes when shown."""
-    name = "雪の中の狐" * 9 + "\N{WOMAN}\u200d\N{WOMAN}\u200d\N{GIRL}" * 9
+    name = "雪の中の狐" * 3 + "\N{WOMAN}\u200d\N{WOMAN}\u200d\N{GIRL}" * 3
     named = state()
     named.under_way[:] = [(replace(entry, item=name), view) for entry, view in named.under_way]
     terminal = Terminal(width)
@@ -143,7 +162,7 @@ def test_no_wide_character_is_lost(width: int) -> None:
         display.show(named, 0.0)
         shown = "".join("".join(terminal.rows()).split())
 
-    assert "雪の中の狐" * 9 + "\N{WOMAN}\N{WOMAN}\N{GIRL}" * 9 in shown
+    assert "雪の中の狐" * 3 + "\N{WOMAN}\N{WOMAN}\N{GIRL}" * 3 in shown
 
 
 def test_lines_with_joined_emoji_keep_their_indentation() -> None:

@@ -131,7 +131,7 @@ def test_a_service_that_never_answered_said_nothing(capsys: pytest.CaptureFixtur
 
     told = capsys.readouterr().err
     first, remedy, last, *_ = told.splitlines()
-    assert first == "The account studio/main cannot work: the service has not answered since the run began."
+    assert first == "The account studio/main cannot work: the service has not been reached since the run began."
     assert remedy.startswith("    Check `base_url`")
     assert last == "    The last try: could not connect."
     assert "The service said" not in told

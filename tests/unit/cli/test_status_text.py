@@ -95,7 +95,7 @@ def test_rejected_items_lead_to_the_manifest(code: str, step: str) -> None:
     )
 
     assert alone == [f"rejected: 1 {code}", f"{step}, then `batchkiln run birds.yaml`"]
-    assert both == [*alone, "failed: 1 timed_out", "`batchkiln retry birds`"]
+    assert both == [*alone, "failed: 1 timed_out", "`batchkiln retry --state failed birds`"]
 
 
 def test_the_commands_for_a_job_can_be_copied() -> None:
@@ -129,6 +129,22 @@ def test_a_job_that_has_ended_is_finished() -> None:
 def test_the_folder_of_the_files_is_the_deepest_that_has_all(filename: str, folder: str) -> None:
     """A person who opens it sees the job's files, and no others."""
     assert replace(job_view({}).summary, filename=filename).files_dir == folder
+
+
+@pytest.mark.parametrize(
+    ("is_driven", "heading", "line"),
+    [
+        (True, "ENDS", "ends in about 3 h 0 min, at 2030-01-01 15:00 UTC"),
+        (False, "WOULD END", "would end in about 3 h 0 min, at 2030-01-01 15:00 UTC if it were started now"),
+    ],
+)
+def test_without_a_process_an_end_is_conditional(heading: str, line: str, *, is_driven: bool) -> None:
+    """Nothing ends by itself."""
+    view = replace(job_view({ItemState.QUEUED: 3}, ends_at=NOW + timedelta(hours=3)), is_driven=is_driven)
+
+    assert _printed(view, 120).splitlines()[0].rstrip().endswith(f"CREDITS  {heading}")
+    assert view.end_line == line
+    assert line in [text.plain for text in job_lines(view)]
 
 
 def test_an_earliest_end_has_its_reason() -> None:

@@ -200,20 +200,6 @@ def test_a_pause_comes_before_older_failures(failed: int, level: Level) -> None:
     assert len(found.reasons) == bool(failed)
 
 
-@pytest.mark.parametrize(
-    ("lease", "line"),
-    [
-        (DRIVEN, "ends in about 3 h 0 min, at 2030-01-01 15:00 UTC"),
-        (None, "would end in about 3 h 0 min, at 2030-01-01 15:00 UTC if it were started now"),
-    ],
-)
-def test_without_a_process_an_end_is_conditional(lease: Lease | None, line: str) -> None:
-    """Nothing ends by itself."""
-    view = job_view({ItemState.QUEUED: 3}, ends_at=NOW + timedelta(hours=3))
-
-    assert snapshot(view, lease=lease).end_line(view) == line
-
-
 def test_an_outage_is_the_headline_while_items_wait_for_the_service() -> None:
     """A person sees why nothing moves; nothing needs a decision."""
     account = AccountSummary(1, "local", "main", NOW, DayUsage(), None, None, outage=Outage(NOW, "no route"))
@@ -225,5 +211,5 @@ def test_an_outage_is_the_headline_while_items_wait_for_the_service() -> None:
 
     assert found.text == found.title == "Waiting for the service: 3 items left; next try at 2030-01-01 12:02 UTC"
     assert headline(replace(now, slots=())).text == "Waiting for the service: 3 items left"
-    assert (found.level, found.verdict) == (Level.LOOK, "The service does not answer")
-    assert str(found.reasons[0]).startswith("The service of local has not answered since ")
+    assert (found.level, found.verdict) == (Level.LOOK, "The service is not available")
+    assert str(found.reasons[0]).startswith("The service of local has not been available since ")

@@ -435,7 +435,7 @@ def test_an_attribute_of_what_a_template_may_not_reach_is_reported_in_plain_word
     ],
 )
 def test_mistakes_that_hide_others_say_so(tmp_path: Path, text: str, *, is_partial: bool) -> None:
-    """Without a header, ids and sources are not compared; behind a syntax error, nothing is read."""
+    """Without a job's name, items are not compared with the queue's; behind a syntax error, nothing is read."""
     path = tmp_path / "birds.yaml"
     path.write_text(text, "utf-8")
 

@@ -14,9 +14,11 @@ HOUR = timedelta(hours=1)
 ACCOUNT = AccountSummary(1, "studio", "main", NOW, DayUsage(), None, None)
 
 
-def view(*, hours: float | None, reason: str = "no route", profile: str = "studio") -> AccountView:
+def view(
+    *, hours: float | None, reason: str = "no route", profile: str = "studio", time_scale: float = 1.0
+) -> AccountView:
     outage = None if hours is None else Outage(NOW - hours * HOUR, reason)
-    return AccountView(replace(ACCOUNT, profile=profile, outage=outage), DayUsage(), None, NOW)
+    return AccountView(replace(ACCOUNT, profile=profile, outage=outage), DayUsage(), None, NOW, time_scale)
 
 
 def test_each_service_has_one_sentence_with_its_first_failure() -> None:
@@ -25,7 +27,7 @@ def test_each_service_has_one_sentence_with_its_first_failure() -> None:
 
     other, studio = present_outages(views, is_driven=True)
 
-    assert other.startswith("The service of other has not answered since ")
+    assert other.startswith("The service of other has not been available since ")
     assert "(2 h 0 min): no route. It is tried again" in studio
 
 
@@ -33,7 +35,7 @@ def test_without_a_process_nothing_is_said_of_the_present() -> None:
     """Nobody knows whether the service answers now."""
     (line,) = present_outages([view(hours=2)], is_driven=False)
 
-    assert "did not answer from " in line
+    assert "was not available from " in line
     assert line.endswith("The next run tries again")
 
 
@@ -49,8 +51,17 @@ def test_outages_that_overlap_count_once() -> None:
     spans = [(0.0, 1.0), (0.1, 1.1), (5.0, 5.5)]
     outages = [PastOutage("studio", NOW + begin * HOUR, NOW + end * HOUR) for begin, end in spans]
 
-    (line,) = past_outages(outages)
-    (single,) = past_outages(outages[:2])
+    (line,) = past_outages(outages, {})
+    (single,) = past_outages(outages[:2], {})
 
-    assert line.startswith("The service of studio did not answer 2 times, 1 h 36 min in all, the last time from ")
+    assert line.startswith("The service of studio was not available 2 times, 1 h 36 min in all, the last time from ")
     assert single.endswith("(1 h 6 min)")
+
+
+def test_the_times_of_a_fast_clock_are_called_service_time() -> None:
+    """The same line shows the person's own clock elsewhere."""
+    (present,) = present_outages([view(hours=2, time_scale=60)], is_driven=True)
+    (past,) = past_outages([PastOutage("studio", NOW - HOUR, NOW)], {"studio": 60.0})
+
+    assert " by the service's clock (2 h 0 min of service time): " in present
+    assert past.endswith(" by the service's clock (1 h 0 min of service time)")

@@ -39,7 +39,7 @@ def test_a_job_behind_an_unknown_price_has_an_earliest_end_and_the_reason(queue:
     """It names the items of the other job, for people and for programs."""
     view = views(queue)["foxes"]
 
-    assert view.end_line.startswith("ends in ")
+    assert view.end_line.startswith("would end in ")
     assert "at the earliest" in view.end_line
     assert "1 item of birds (omega-9) has no price yet" in view.end_line
     document = job_document(view)
@@ -72,8 +72,8 @@ def test_nobody_knows_an_end_while_the_service_does_not_answer(queue: QueueFile)
 
     view = views(queue, config=config)["foxes"]
     assert view.end is None
-    assert view.end_line == "end not known yet: the service does not answer"
-    assert job_document(view)["end_reason"] == "the service does not answer"
+    assert view.end_line == "end not known yet: the service is not available"
+    assert job_document(view)["end_reason"] == "the service is not available"
 
 
 def test_a_job_of_a_profile_that_is_gone_says_so(queue: QueueFile) -> None:
