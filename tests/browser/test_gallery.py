@@ -57,6 +57,15 @@ def test_large_picture_and_its_buttons_fit_the_window(gallery: Opened, width: in
     assert boxes[-1]["y"] + boxes[-1]["height"] <= height
 
 
+def test_small_pictures_are_whole(gallery: Opened) -> None:
+    """A person chooses by them, so nothing of a wide one is cut away."""
+    gallery.go("/jobs/birds/items")
+
+    fits = gallery.page.locator(".frame img").evaluate_all("all => all.map(each => getComputedStyle(each).objectFit)")
+
+    assert set(fits) == {"contain"}
+
+
 @pytest.mark.parametrize(("width", "per_row"), [(390, 3), (1440, 10)])
 def test_tiles_are_dense_and_their_captions_short(gallery: Opened, width: int, per_row: int) -> None:
     """Pictures have the screen: a name and a prompt have two lines together."""

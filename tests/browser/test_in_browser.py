@@ -56,6 +56,21 @@ def test_attempts_fit_a_wide_window(opened: Opened) -> None:
     assert attempts.evaluate("(one) => one.scrollWidth - one.clientWidth") == 0
 
 
+def test_an_opened_event_stays_open(opened: Opened) -> None:
+    """Its details are folded at first, and a later event comes before it."""
+    opened.go("/jobs/birds/item?id=queued")
+    events = opened.page.locator(".history details")
+    expect(events).to_have_count(1)
+    expect(events.get_by_text("manifest_applied")).to_be_hidden()
+    events.locator("summary").click()
+
+    opened.queue.never_fits("queued", "over_budget")
+
+    expect(events).to_have_count(2)
+    expect(events.first.locator("code")).to_be_hidden()
+    expect(events.last.get_by_text("manifest_applied")).to_be_visible()
+
+
 def test_the_token_is_gone_from_the_address(seen: Opened) -> None:
     """Neither a screenshot nor the history holds it."""
     seen.page.goto(seen.served.link)

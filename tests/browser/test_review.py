@@ -45,9 +45,9 @@ def test_review_fits_a_phone_and_its_clip_plays(review: Opened) -> None:
     """Nothing is wider than the screen, and a thumb suffices."""
     page = review.page
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.get_by_role("link", name="Next").click()
-    page.get_by_role("link", name="Next").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("fox-clip")
+    for name in ("fox", "fox-clip"):
+        page.get_by_role("link", name="Next").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
 
     page.wait_for_function("() => document.querySelector('video').currentTime > 0")
     page.get_by_role("button", name="Drop").click()
@@ -55,6 +55,27 @@ def test_review_fits_a_phone_and_its_clip_plays(review: Opened) -> None:
     expect(page.locator(".last")).to_contain_text("fox-clip is dropped")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert review.faults == []
+
+
+@pytest.mark.parametrize(("width", "per_row"), [(390, 1), (768, 2), (1440, 4)])
+def test_variants_are_compared_on_any_screen(review: Opened, width: int, per_row: int) -> None:
+    """Side by side where there is room, and otherwise one after another, with the buttons of the first in view."""
+    review.page.set_viewport_size({"width": width, "height": 560})
+    boxes = [each.bounding_box() or pytest.fail("hidden") for each in review.page.locator("[data-candidate]").all()]
+    buttons = review.page.get_by_role("button", name="Keep").first.bounding_box() or pytest.fail("hidden")
+
+    assert [box["y"] == boxes[0]["y"] for box in boxes].count(True) == per_row
+    assert buttons["y"] + buttons["height"] <= 560
+    assert review.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_next_variant_is_in_view_after_one_is_dropped(review: Opened) -> None:
+    """The page of a group does not go back to its top."""
+    review.page.get_by_role("button", name="Drop").first.click()
+    expect(review.page.locator(".last")).to_contain_text("owl-1 is dropped")
+
+    expect(review.page.locator("[data-candidate].is-chosen")).to_have_attribute("aria-label", "owl-2")
+    expect(review.page.get_by_role("button", name="Keep").nth(1)).to_be_in_viewport(ratio=1)
 
 
 def test_decision_goes_through_the_http_interface(review: Opened) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from batchkiln.api import AttemptDetail, EventRecord, ItemDetail, VersionDetail
+from batchkiln.api import AttemptDetail, ItemDetail, VersionDetail
 from batchkiln.api.reading import ItemReport, open_reader
 from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result
@@ -15,6 +15,7 @@ from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.core.urls import is_url
 from batchkiln.presentation.chained_inputs import source_name, stale_reason
 from batchkiln.presentation.formatting import clock_note, format_second, plural, sanitize, zone_name
+from batchkiln.presentation.history import sentence_of
 from batchkiln.presentation.show_documents import shown_item_document
 
 
@@ -98,13 +99,9 @@ def item_lines(report: ItemReport) -> Iterator[str]:
     first = detail.arrival or next(iter(detail.events), None)
     if first is not None:
         yield f"  history, times in {zone_name(first.at)}{clock_note(report.context.time_scale)}:"
-    if detail.arrival is not None:
-        # The event's counts are left out, because they describe the whole manifest.
-        manifest = sanitize(str(detail.arrival.detail.get("manifest", "")))
-        yield f"  {format_second(detail.arrival.at)}  {detail.arrival.kind}  {manifest}".rstrip()
-    for event in detail.events:
+    for event in (*((detail.arrival,) if detail.arrival else ()), *detail.events):
         state = f" -> {event.state}" if event.state is not None else ""
-        yield f"  {format_second(event.at)}  {event.kind}{state}  {_event_text(event)}".rstrip()
+        yield f"  {format_second(event.at)}  {sentence_of(event.kind, event.detail)}{state}"
 
 
 def _version_text(version: VersionDetail) -> str:
@@ -120,7 +117,3 @@ def _attempt_line(attempt: AttemptDetail) -> str:
         status = f" ({sanitize(attempt.generation_status)})" if attempt.generation_status else ""
         parts.append(f"generation {attempt.generation_id}{status}")
     return ", ".join(parts)
-
-
-def _event_text(event: EventRecord) -> str:
-    return sanitize(", ".join(f"{key}={value}" for key, value in event.detail.items()))

@@ -29,6 +29,7 @@ from batchkiln.presentation.formatting import (
     plural,
     sanitize,
 )
+from batchkiln.presentation.history import sentence_of
 from batchkiln.presentation.overview import service_notes
 
 _CODE: Final = re.compile(r"`([^`]+)`")
@@ -76,6 +77,7 @@ def environment() -> Environment:
         "next_step": next_step,
         "job_url": job_url,
         "review_url": review_url,
+        "sentence_of": sentence_of,
         "media_url": media_url,
         "thumb_url": thumb_url,
         "action_url": action_url,

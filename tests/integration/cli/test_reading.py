@@ -88,7 +88,7 @@ def test_show_shows_the_whole_history(done: Workspace) -> None:
     document = done.call("show", "foxes", "fox-1", "--json").document
 
     assert "attempt 1: succeeded" in told
-    assert "files_saved -> done" in told
+    assert "All files are saved -> done" in told
     assert document["next"]
     assert [event["event"] for event in document["events"]][-1] == "files_saved"
 

@@ -101,6 +101,8 @@ async def test_an_item_shows_its_whole_history(browser: Browser) -> None:
     assert "batchkiln retry birds failed" in page.text
     assert 'href="/jobs/birds/retry?id=failed"' in page.text
     assert "5 refunded" in page.text
+    assert "The generation failed and was refunded; no try is left: because of generation_failed" in page.text
+    assert "<code>tries_exhausted</code>" in page.text
 
 
 async def test_a_strange_name_leads_to_its_page(browser: Browser) -> None:

@@ -67,13 +67,15 @@ function replacePart(name, html) {
   const active = part.contains(document.activeElement) ? document.activeElement : null;
   const strip = part.querySelector(".strip");
   const scrolled = strip ? strip.scrollLeft : 0;
-  const open = [...part.querySelectorAll("details")].map((each) => each.open);
+  const nameOf = (each, place) => each.id || place; // entries of a history have ids, because new ones come before them
+  const all = [...part.querySelectorAll("details")];
+  const open = all.map((each, place) => each.open && nameOf(each, place));
   const fresh = document.createElement("template");
   fresh.innerHTML = html; // rendered by the server, which escapes all data
   showLocalTimes(fresh.content);
   keepKnown(part, fresh.content);
   part.replaceChildren(fresh.content);
-  part.querySelectorAll("details").forEach((each, place) => (each.open = each.open || Boolean(open[place])));
+  part.querySelectorAll("details").forEach((each, place) => (each.open = each.open || open.includes(nameOf(each, place))));
   const href = active && active.getAttribute("href");
   const again = active && active.isConnected ? active : href && part.querySelector(`a[href="${CSS.escape(href)}"]`);
   if (again) {

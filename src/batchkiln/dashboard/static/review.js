@@ -15,7 +15,7 @@ function choose(index, isMoved) {
   candidates.forEach((one, place) => one.classList.toggle("is-chosen", place === chosen && candidates.length > 1));
   if (isMoved) {
     candidates[chosen].focus({ preventScroll: true });
-    candidates[chosen].scrollIntoView({ block: "nearest", inline: "center" });
+    candidates[chosen].scrollIntoView({ block: "nearest" });
   }
 }
 
@@ -113,9 +113,14 @@ async function show(url, isBack) {
       history.pushState(null, "", url);
     }
     document.title = page.title;
+    const first = candidates.length ? candidates[0].id : "";
     main.replaceChildren(...page.getElementById("main").childNodes);
-    scrollTo(0, 0);
     begin();
+    if (candidates.length && candidates[0].id === first) {
+      candidates[chosen].scrollIntoView({ block: "nearest" }); // the same variants: the next one to decide about
+    } else {
+      scrollTo(0, 0);
+    }
   } catch {
     location.assign(url); // the browser says what is wrong
   }
