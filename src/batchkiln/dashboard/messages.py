@@ -4,9 +4,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from batchkiln.api import JobSummary
+from batchkiln.api import JobSummary, ProblemGroup
 from batchkiln.api.changes import Action
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.explain import retry_remedy
 from batchkiln.presentation.formatting import plural
 
 _DIGITS_MAX: Final = 9
@@ -31,21 +32,19 @@ _DONE_WORDS: Final = {
 }
 
 
-def next_step(state: ItemState, summary: JobSummary) -> str:
+def next_step(problem: ProblemGroup, summary: JobSummary) -> str:
     """Return what a person does about items that failed, were rejected, expired or are held, as a clause.
 
     What the service or a limit of the manifest rejects is rejected again, as long as the manifest stays the same.
     """
-    match state:
+    match problem.state:
         case ItemState.REJECTED:
             manifest = "-" if summary.manifest_path == "<stdin>" else shlex.quote(summary.manifest_path)
             return f"change the request, cap or budget in the manifest, then `batchkiln run {manifest}`"
         case ItemState.HELD:
             return "open each item, and resolve it"
-        case ItemState.EXPIRED:
-            return "retry, which generates and pays again"
         case _:
-            return "retry, at the price of a new attempt"
+            return retry_remedy(problem.state, problem.attempt, "“Retry”")
 
 
 def button_label(action: Action, number: int) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from batchkiln.api import Reader, UnderWay
 from batchkiln.config import Config
+from batchkiln.core.job import AttemptState
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import MIB, Limits
 from batchkiln.core.states import FAILED_STATES, NOT_DELIVERED, ItemState
@@ -319,7 +320,10 @@ _FAILURES_PATH: Final = "/failures"
 def _bad_ends(now: PageSnapshot) -> Iterator[Reason]:
     """Yield the items that failed, which a retry may mend, and those that were rejected, which the manifest mends."""
     if failed := _count(now.current, FAILED_STATES):
-        yield Reason(f"{plural(failed, 'item')} failed or expired", "retry at any time", _FAILURES_PATH)
+        groups = (group for view in now.current for group in view.summary.problems)
+        is_charged = any(group.attempt is AttemptState.CANCELED for group in groups)
+        step = "check the account before a retry" if is_charged else "retry at any time"
+        yield Reason(f"{plural(failed, 'item')} failed or expired", step, _FAILURES_PATH)
     if rejected := _count(now.current, (ItemState.REJECTED,)):
         verb = "was" if rejected == 1 else "were"
         yield Reason(

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from batchkiln.core.errors import InvariantBroken, command_arguments
 from batchkiln.core.job import AttemptState
 from batchkiln.core.polling import is_long_pending, retention_ends_at
-from batchkiln.core.states import RETRYABLE, WITH_SERVICE, WORKING_STATES, Event, ItemState
+from batchkiln.core.states import FAILED_STATES, RETRYABLE, WITH_SERVICE, WORKING_STATES, Event, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.chained_inputs import stale_text, waits_remedy, waits_text
 from batchkiln.presentation.formatting import REASONS, format_minute, format_service_age, format_until, plural, sanitize
@@ -375,11 +375,25 @@ def _remedy_of_state(detail: ItemDetail, summary: JobSummary, context: ItemConte
         return _unfinished(detail, summary, context)
     if state is ItemState.HELD:
         return hold_of(detail).remedy
-    if state is ItemState.FAILED and detail.attempt and detail.attempt.state is AttemptState.CANCELED:
-        return "check the account first; `batchkiln retry {item}` may pay for it again"
-    if state is ItemState.FAILED and detail.attempt and detail.attempt.state is AttemptState.ABANDONED:
-        return "`batchkiln retry {item}` tries again, and pays again if the attempt that was given up was charged"
+    if state in FAILED_STATES:
+        return retry_remedy(state, detail.attempt.state if detail.attempt else None, "`batchkiln retry {item}`")
     return _ENDED[state]
+
+
+def retry_remedy(state: ItemState, attempt: AttemptState | None, retry: str) -> str:
+    """Return the next step for failed or expired items, as a clause. `retry` is the words for the command.
+
+    `attempt` is how the latest attempt ended. What the service canceled stays charged, as far as is known.
+    """
+    if state is ItemState.EXPIRED:
+        return f"{retry} generates it again, and pays again"
+    match attempt:
+        case AttemptState.CANCELED:
+            return f"check the account first, because no refund was confirmed; {retry} may pay for it again"
+        case AttemptState.ABANDONED:
+            return f"{retry} tries again, and pays again if the attempt that was given up was charged"
+        case _:
+            return f"{retry} tries again, at the price of a new attempt"
 
 
 def _unfinished(detail: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
@@ -424,11 +438,9 @@ def _escape_braces(text: str) -> str:
 
 _ENDED: Final[Mapping[ItemState, str]] = {
     ItemState.DONE: "nothing: it is done",
-    ItemState.FAILED: "`batchkiln retry {item}` tries again, at the price of a new attempt",
     ItemState.REJECTED: (
         "fix the request in the manifest, or raise the cap or budget that the error names, then `batchkiln run "
         "{manifest}`; if the cause no longer exists, `batchkiln retry {item}`"
     ),
-    ItemState.EXPIRED: "`batchkiln retry {item}` generates it again, and pays again",
     ItemState.CANCELED: "`batchkiln retry {item}` queues it again",
 }

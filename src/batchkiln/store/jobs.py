@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
+from batchkiln.core.job import AttemptState
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
 from batchkiln.core.suggestions import closest
@@ -67,12 +68,17 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class ProblemGroup:
-    """A group of failed, rejected, expired or held items with the same cause. `example` is the latest error message."""
+    """A group of failed, rejected, expired or held items with the same cause.
+
+    `example` is the latest error message, and `attempt` how the attempt of that item ended. Both are None if the latest
+    item has left the group, and `attempt` if it was never sent.
+    """
 
     state: ItemState
     code: str
     count: int
     example: str | None
+    attempt: AttemptState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +361,13 @@ def _under_way(row: Row) -> UnderWay:
 
 
 def _problem_group(row: Row) -> ProblemGroup:
+    attempt = row["attempt_state"]
     return ProblemGroup(
-        state=ItemState(row["state"]), code=row["error_code"], count=row["n"], example=row["error_message"]
+        state=ItemState(row["state"]),
+        code=row["error_code"],
+        count=row["n"],
+        example=row["error_message"],
+        attempt=None if attempt is None else AttemptState(attempt),
     )
 
 

@@ -68,9 +68,10 @@ WHERE i.job_id = :job_id AND i.state IN ('submitting', 'active', 'downloading')
 LIMIT :limit;
 
 -- name: job_problems
-SELECT t.state, t.error_code, t.n, i.error_message
+SELECT t.state, t.error_code, t.n, i.error_message, a.state AS attempt_state
 FROM trouble AS t
 LEFT JOIN item AS i ON i.id = t.latest_id AND i.state = t.state AND i.error_code = t.error_code
+LEFT JOIN attempt AS a ON a.id = i.attempt_id
 WHERE t.job_id = :job_id AND t.state IN ('failed', 'rejected', 'expired', 'held') AND t.n > 0
 ORDER BY t.n DESC, t.state, t.error_code;
 

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from batchkiln.api.changes import Action
+from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.messages import button_label, next_step
+from batchkiln.store import ProblemGroup
 from support.view_builders import job_view
 
 
@@ -25,16 +27,28 @@ def test_button_of_a_question_says_what_it_does(action: Action, number: int, lab
 
 
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("state", "attempt", "words"),
     [
-        (ItemState.FAILED, "retry, at the price of a new attempt"),
-        (ItemState.EXPIRED, "retry, which generates and pays again"),
-        (ItemState.REJECTED, "change the request, cap or budget in the manifest, then `batchkiln run 'my birds.yaml'`"),
-        (ItemState.HELD, "open each item, and resolve it"),
+        (ItemState.FAILED, AttemptState.FAILED, "“Retry” tries again, at the price of a new attempt"),
+        (ItemState.EXPIRED, AttemptState.EXPIRED, "“Retry” generates it again, and pays again"),
+        (
+            ItemState.REJECTED,
+            AttemptState.REFUSED,
+            "change the request, cap or budget in the manifest, then `batchkiln run 'my birds.yaml'`",
+        ),
+        (ItemState.HELD, None, "open each item, and resolve it"),
     ],
 )
-def test_next_step_fits_the_state(state: ItemState, words: str) -> None:
+def test_next_step_fits_the_state(state: ItemState, attempt: AttemptState | None, words: str) -> None:
     """A request that the service rejects is rejected again: a retry is no advice."""
     summary = replace(job_view({state: 1}).summary, manifest_path="my birds.yaml")
 
-    assert next_step(state, summary) == words
+    assert next_step(ProblemGroup(state, "any_code", 1, None, attempt), summary) == words
+
+
+def test_next_step_of_a_canceled_generation_is_that_of_its_item() -> None:
+    """The service charged it, as far as is known: a person looks before it is paid again."""
+    summary = job_view({ItemState.FAILED: 1}).summary
+    problem = ProblemGroup(ItemState.FAILED, "generation_canceled", 1, None, AttemptState.CANCELED)
+
+    assert next_step(problem, summary).startswith("check the account first")

@@ -7,6 +7,7 @@ import pytest
 
 from batchkiln.core.calls import Call, Misunderstood, Outage
 from batchkiln.core.forecast import EndRange
+from batchkiln.core.job import AttemptState
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
@@ -16,6 +17,7 @@ from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.presentation.worker_views import NO_KEY, Undriven
 from batchkiln.store.accounts import AccountSummary
+from batchkiln.store.jobs import ProblemGroup
 from batchkiln.store.lock import Lease
 from support.view_builders import NOW, job_view, shared_by, under_way
 
@@ -163,6 +165,15 @@ def test_every_reason_is_told_with_its_next_step() -> None:
         "3 items were rejected, at no cost: change the manifest, and run it",
         "1 item waits for a review in birds: review",
     ]
+
+
+def test_failures_that_may_stay_charged_are_no_simple_retry() -> None:
+    """The headline gives the advice of the failures' cards and of the items' pages."""
+    problem = ProblemGroup(ItemState.FAILED, "generation_canceled", 1, None, AttemptState.CANCELED)
+
+    found = headline(snapshot(job_view({ItemState.FAILED: 1}, problems=[problem])))
+
+    assert [str(reason) for reason in found.reasons] == ["1 item failed or expired: check the account before a retry"]
 
 
 def test_old_failures_are_below_running_work() -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.core.errors import InputError
+from batchkiln.core.job import AttemptState
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds
@@ -80,7 +81,7 @@ def test_troubles_are_grouped_by_reason(queue: QueueFile) -> None:
 
     assert summary_of(queue).problems == (
         ProblemGroup(ItemState.REJECTED, "over_cap", 2, "because of over_cap"),
-        ProblemGroup(ItemState.FAILED, "generation_failed", 1, "because of generation_failed"),
+        ProblemGroup(ItemState.FAILED, "generation_failed", 1, "because of generation_failed", AttemptState.FAILED),
     )
 
 
