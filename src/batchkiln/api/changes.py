@@ -18,7 +18,7 @@ from batchkiln.api.app_context import outgoing_folder
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, InputError, StorageError, command_arguments
 from batchkiln.core.polling import retention_ends_at
-from batchkiln.core.states import WITH_SERVICE, ItemState
+from batchkiln.core.states import NOT_DELIVERED, WITH_SERVICE, ItemState
 from batchkiln.core.urls import is_url
 from batchkiln.object_storage import ObjectFolder, within
 from batchkiln.object_storage.copies import copy_path
@@ -44,6 +44,7 @@ from batchkiln.store import (
     Reader,
     RedoReport,
     Resolved,
+    RetryGroup,
     RetryReport,
     ReviewReport,
     ReviewStep,
@@ -75,7 +76,8 @@ class Question:
     action. Those of a retry and a redo end with the newest attempt, so that a confirmation is no longer valid once one
     of the items has been sent again (Law 2). `skipped` lists the named items that stay unchanged. `affected` has the
     first items that would change, those that may be paid already at the front; `rejected` of all would be rejected
-    again, unless their requests change. `spending` is None if the change costs nothing.
+    again, unless their requests change. `spending` is None if the change costs nothing. `groups` are the figures of a
+    retry by state.
     """
 
     cost: str
@@ -85,6 +87,7 @@ class Question:
     affected: tuple[Affected, ...] = ()
     rejected: int = 0
     spending: Spending | None = None
+    groups: tuple[RetryGroup, ...] = ()
 
     @property
     def agreed(self) -> str:
@@ -126,11 +129,20 @@ class ItemChangedError(InputError):
     """The item has changed since the person was asked. Nothing was changed."""
 
 
-def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] = ()) -> Question:
-    """Return the question before an action. Raise `InputError` for an unknown job or item."""
+def question_of(
+    reader: Reader,
+    action: Action,
+    job: str,
+    items: Sequence[str] = (),
+    states: Sequence[ItemState] = NOT_DELIVERED,
+) -> Question:
+    """Return the question before an action. Raise `InputError` for an unknown job or item.
+
+    `states` are those of a retry without named items.
+    """
     match action:
         case Action.RETRY:
-            retried = reader.preview_retry(job, items)
+            retried = reader.preview_retry(job, items, states)
             number = sum(retried.requeued.values())
             sizes = (
                 number,
@@ -140,9 +152,11 @@ def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] =
                 retried.newest_attempt,
             )
             rejected = retried.requeued.get(ItemState.REJECTED, 0)
-            first = reader.affected("retry", job, items)
+            first = reader.affected("retry", job, items, states)
             spending = spending_of(reader.jobs.summary(job), retried.may_cost or 0, retried.unquoted)
-            return Question(cost_of_retry(job, retried), number, sizes, retried.skipped, first, rejected, spending)
+            return Question(
+                cost_of_retry(job, retried), number, sizes, retried.skipped, first, rejected, spending, retried.groups
+            )
         case Action.REDO:
             redone = reader.preview_redo(job, items)
             made = (redone.redone, redone.may_cost or 0, redone.unquoted, redone.newest_attempt)
@@ -181,14 +195,18 @@ class Changes:
         return await self.reader.read(question_of, action, job, items)
 
     async def retry(
-        self, job: str, items: Sequence[str] = (), on_moved: Callable[[int], None] = lambda _: None
+        self,
+        job: str,
+        items: Sequence[str] = (),
+        on_moved: Callable[[int], None] = lambda _: None,
+        states: Sequence[ItemState] = NOT_DELIVERED,
     ) -> RetryReport:
-        """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again.
+        """Queue ended items again: the named ones, or all in `states`. Each is paid again.
 
         `on_moved` is called in another thread with the number of items of each transaction.
         """
         async with self._to_change() as store:
-            return await store.run(Writer.retry, job, items, self._clock(), on_moved)
+            return await store.run(Writer.retry, job, items, self._clock(), on_moved, states)
 
     async def redo(self, job: str, items: Sequence[str]) -> RedoReport:
         """Make done items again, each at the price of a new attempt. Earlier files are kept."""

@@ -7,13 +7,13 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from batchkiln.api import Decision, ItemDetail, check_resolvable
-from batchkiln.api.changes import Action, Changes, ItemChangedError, Question, open_changes, question_of
+from batchkiln.api.changes import Action, Changes, ItemChangedError, Question, open_changes
 from batchkiln.api.reading import open_reader
 from batchkiln.core.errors import InputError
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.dashboard.context import Context, context_of
 from batchkiln.dashboard.gallery import view_of
-from batchkiln.dashboard.messages import button_label
+from batchkiln.dashboard.questions import Asked, question_page, read_question, retry_url
 from batchkiln.dashboard.rendering import item_url, job_url, review_url
 from batchkiln.presentation.confirmations import cost_of_resolve
 
@@ -26,31 +26,48 @@ async def ask(request: web.Request) -> web.Response:
     """Show the effect and the possible cost of an action."""
     context = context_of(request)
     action, job, items = await _target(request)
+    states = _states_of(request)
     async with open_reader(context.queue) as reader:  # counting a million items must not delay other pages
-        question = await reader.read(question_of, action, job, items)
-    return _question_page(context, action, job, question, back=_back(request, job, items))
+        asked = await reader.read(read_question, action, job, items, states)
+    target = _form_target(action, job, items, asked)
+    return question_page(context, action, job, asked, back=_back(request, job, items), target=target)
 
 
 async def act(request: web.Request) -> web.Response:
     """Perform an action whose question was confirmed; ask again if its figures have grown."""
     context = context_of(request)
     action, job, items = await _target(request)
+    states = _states_of(request)
     agreed = (await request.post()).get("agreed")
     async with open_changes(context.queue, context.machine_now) as changes:
-        question = await changes.question(action, job, items)
-        if not question.is_covered_by(agreed):
+        asked = await changes.reader.read(read_question, action, job, items, states)
+        if not asked.question.is_covered_by(agreed):
             back = _back(request, job, items)
             posted = tuple(map(str, (await request.post()).getall("id", [])))
-            return _question_page(context, action, job, question, back=back, is_changed=True, posted=posted)
-        number = await _change(changes, action, job, items)
+            target = _form_target(action, job, items, asked)
+            return question_page(context, action, job, asked, back=back, target=target, is_changed=True, posted=posted)
+        number = await _change(changes, action, job, items, asked.states)
     raise web.HTTPSeeOther(_back(request, job, items, action, number))
 
 
-async def _change(changes: Changes, action: Action, job: str, items: Sequence[str]) -> int | None:
+def _states_of(request: web.Request) -> tuple[ItemState, ...]:
+    """Return the states of the address: those of a retry without named items."""
+    words = request.query.getall("state", [])
+    return tuple(state for state in NOT_DELIVERED if state in words)
+
+
+def _form_target(action: Action, job: str, items: Sequence[str], asked: Asked) -> str:
+    """Return where the form is sent: to its own page; for a retry of a job, with the states that the person saw."""
+    return retry_url(job, asked.states) if action is Action.RETRY and not items else ""
+
+
+async def _change(
+    changes: Changes, action: Action, job: str, items: Sequence[str], states: Sequence[ItemState]
+) -> int | None:
     """Perform an action. Return the number of changed items, or None if it changes the job."""
     match action:
         case Action.RETRY:
-            return sum((await changes.retry(job, items)).requeued.values())
+            return sum((await changes.retry(job, items, states=states)).requeued.values())
         case Action.REDO:
             return (await changes.redo(job, items)).redone
         case Action.CANCEL:
@@ -67,30 +84,6 @@ async def _target(request: web.Request) -> tuple[Action, str, tuple[str, ...]]:
     action = Action(request.match_info["action"])
     items = [*request.query.getall("id", []), *map(str, (await request.post()).getall("id", []))]
     return action, request.match_info["job"], tuple(items)
-
-
-def _question_page(
-    context: Context,
-    action: Action,
-    job: str,
-    question: Question,
-    *,
-    back: str,
-    is_changed: bool = False,
-    posted: Sequence[str] = (),
-) -> web.Response:
-    return context.page(
-        "confirm.html",
-        status=409 if is_changed else 200,
-        label=button_label(action, question.number),
-        is_danger=action is Action.CANCEL,
-        job=job,
-        question=question,
-        is_changed=is_changed,
-        back=back,
-        posted=posted,
-        target="",
-    )
 
 
 def _back(
@@ -122,6 +115,9 @@ async def ask_version(request: web.Request) -> web.Response:
     return context_of(request).page(
         "confirm.html",
         label=f"Use version {version}",
+        title=f"Use version {version}",
+        rows=(),
+        after="",
         job=job,
         question=question,
         is_changed=False,

@@ -11,13 +11,14 @@ from urllib.parse import parse_qs, urlencode
 from aiohttp import web
 
 from batchkiln.api import Decided, Filter, GalleryPage, JobSummary, Reader, Skipped, Sorting
-from batchkiln.api.changes import Action, question_of
+from batchkiln.api.changes import Action
 from batchkiln.core.job import InputFile
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import state_bar
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.file_faults import faults_of
-from batchkiln.dashboard.messages import button_label, done_message
+from batchkiln.dashboard.messages import done_message
+from batchkiln.dashboard.questions import question_page, read_question
 from batchkiln.dashboard.rendering import action_url, as_text, items_url
 from batchkiln.presentation.chained_inputs import effect_lines
 
@@ -321,15 +322,6 @@ def _selected(word: str) -> tuple[str, int]:
 
 async def _ask(context: Context, view: View, action: Action, items: list[str]) -> web.Response:
     """Show the effect and the possible cost of an action about selected items. Its form sends their names."""
-    question = await context.reader.read(question_of, action, view.job, items)
-    return context.page(
-        "confirm.html",
-        label=button_label(action, question.number),
-        is_danger=action is Action.CANCEL,
-        job=view.job,
-        posted=items,
-        question=question,
-        is_changed=False,
-        back=view.here,
-        target=f"{action_url(view.job, action)}?{urlencode({'gallery': view.query})}",
-    )
+    asked = await context.reader.read(read_question, action, view.job, items)
+    target = f"{action_url(view.job, action)}?{urlencode({'gallery': view.query})}"
+    return question_page(context, action, view.job, asked, back=view.here, target=target, posted=items)

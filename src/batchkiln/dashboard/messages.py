@@ -1,12 +1,13 @@
 """The texts about an action: before it, on its button, and on the page that it leads to."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from batchkiln.api import JobSummary, ProblemGroup
+from batchkiln.api import JobSummary, ProblemGroup, RetryGroup
 from batchkiln.api.changes import Action
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.confirmations import Spending
 from batchkiln.presentation.explain import retry_remedy
 from batchkiln.presentation.formatting import plural
 
@@ -47,9 +48,38 @@ def next_step(problem: ProblemGroup, summary: JobSummary) -> str:
             return retry_remedy(problem.state, problem.attempt, "“Retry”")
 
 
-def button_label(action: Action, number: int) -> str:
-    """Return the label of the button that confirms an action about a number of items."""
-    return _LABELS[action].format(plural(number, "item") if number else "items")
+def button_label(action: Action, number: int, spending: Spending | None = None) -> str:
+    """Return the label of the button that confirms an action about a number of items, with what it may spend."""
+    label = _LABELS[action].format(plural(number, "item") if number else "items")
+    if spending is None or not number:
+        return label
+    unpriced = f", and {spending.unpriced:,} without a quote" if spending.unpriced else ""
+    return f"{label}, up to {plural(spending.credits, 'credit')}{unpriced}"
+
+
+def retry_cost(group: RetryGroup) -> str:
+    """Return what a retry of the items of one state may cost, by the known quotes."""
+    if group.cost is None:
+        return "no quote" if group.unquoted else "0 credits"
+    if group.state is ItemState.REJECTED:
+        return f"0, or {plural(group.cost, 'credit')} if accepted now"
+    return plural(group.cost, "credit")
+
+
+def retry_notes(group: RetryGroup) -> Iterator[str]:
+    """Yield what a person should know before the items of one state are tried again, as clauses."""
+    if group.state is ItemState.REJECTED:
+        yield "rejected again, unless the request, the cap or the budget has changed"
+    if group.paying_again:
+        which = "all" if group.paying_again == group.count > 1 else f"{group.paying_again:,}"
+        yield f"{which} may have been paid before, and would be paid again"
+    if group.unquoted:
+        yield f"{group.unquoted:,} without a quote"
+    if group.over_cap:
+        its = "its quote exceeds its cap" if group.over_cap == 1 else "their quotes exceed their caps"
+        yield f"{group.over_cap:,} rejected at no cost, because {its}"
+    if group.state is not ItemState.REJECTED and (group.day_cost or 0) > (group.cost or 0):
+        yield f"at most {group.day_cost:,} of the day's credits: what fails is refunded, and tried again"
 
 
 def done_message(query: Mapping[str, str]) -> str | None:

@@ -15,9 +15,9 @@ from batchkiln.api import OutputSummary
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.polling import RETENTION
-from batchkiln.core.states import NOT_DELIVERED
+from batchkiln.core.states import FAILED_STATES
 from batchkiln.dashboard.file_faults import MISSING
-from batchkiln.dashboard.messages import next_step
+from batchkiln.dashboard.messages import next_step, retry_cost, retry_notes
 from batchkiln.presentation.chained_inputs import source_name, stale_reason, stale_text, waiting_lines
 from batchkiln.presentation.confirmations import by_state
 from batchkiln.presentation.formatting import (
@@ -59,7 +59,7 @@ def environment() -> Environment:
         "second": partial(moment, format_second),
         "sentence": sentence,
         "size": format_size,
-        "not_delivered": lambda items: by_state({state: items[state] for state in NOT_DELIVERED}),
+        "failed": lambda items: by_state({state: items[state] for state in FAILED_STATES}),
         "thousands": lambda number: f"{number:,}",
     }
     made.globals |= {
@@ -75,6 +75,8 @@ def environment() -> Environment:
         "waiting_lines": waiting_lines,
         "items_url": items_url,
         "next_step": next_step,
+        "retry_cost": retry_cost,
+        "retry_notes": retry_notes,
         "job_url": job_url,
         "review_url": review_url,
         "sentence_of": sentence_of,

@@ -1,4 +1,4 @@
-"""Says who takes queued items: the process or the workers that run the queue, or the command that starts one."""
+"""Says who takes queued items, and what a pause does to them: the process or the workers that run the queue."""
 
 from batchkiln.presentation.formatting import plural
 from batchkiln.store import Reader
@@ -21,3 +21,24 @@ def who_takes(reader: Reader, options: str = "") -> str:
         verbs = "shares this queue and takes" if len(alive) == 1 else "share this queue and take"
         return f"{plural(len(alive), 'worker')} {verbs} them; `batchkiln workers{options}` shows what each does."
     return f"{work} takes them now, and ends with them; `batchkiln work{options} --forever` keeps taking."
+
+
+def after_pause(reader: Reader, options: str = "") -> str:
+    """Return sentences about what becomes of the process that runs the queue once a job is paused, and how to resume.
+
+    `options` are as in `who_takes`.
+    """
+    lease = reader.lease()
+    workers = reader.workers.all() if reader.is_shared() else []
+    alive = sum(worker.is_alive and not worker.is_draining for worker in workers)
+    resume = f"After unpausing, `batchkiln work{options}` continues it, unless a process still runs this queue."
+    if lease is not None and lease.is_alive:
+        process = f"Process {lease.pid} on {lease.host}, which runs this queue ({lease.command}),"
+        if lease.command not in {"run", "work"}:
+            return f"{process} goes on with other jobs. {resume}"
+        forever = ", unless it was started with `--forever`" if lease.command == "work" else ""
+        return f"{process} ends once only paused jobs are left{forever}. {resume}"
+    if alive:
+        end = f"The {plural(alive, 'worker')} of this queue" + (" ends" if alive == 1 else " end")
+        return f"{end} once only paused jobs are left, unless started with `--forever`. {resume}"
+    return f"No process runs this queue. After unpausing, `batchkiln work{options}` continues it."

@@ -99,6 +99,7 @@ from .operations import (
     Affected as Affected,
     CancelReport as CancelReport,
     RedoReport as RedoReport,
+    RetryGroup as RetryGroup,
     RetryReport as RetryReport,
     Skipped as Skipped,
 )

@@ -68,6 +68,23 @@ class Skipped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class RetryGroup:
+    """The items in one state that a retry would queue; `cost` in credits is None if none has a quote within its cap.
+
+    The figures are as in `RetryReport`. `newest_attempt` is None if none was ever sent.
+    """
+
+    state: ItemState
+    count: int
+    cost: int | None
+    unquoted: int
+    paying_again: int
+    newest_attempt: int | None
+    over_cap: int
+    day_cost: int | None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class RetryReport(Shown):
     """The number of items that a retry queues, by their previous state.
@@ -78,7 +95,7 @@ class RetryReport(Shown):
     `day_cost` is the most of the day's credits that the others use, if all but the last of their attempts fail: a
     failed one is refunded, and counts for the day. `paying_again` counts items whose first result may have been paid:
     expired, canceled by the service, or given up by a person. `newest_attempt` is the largest id of an attempt of these
-    items, 0 without any: it grows whenever one of them is tried again.
+    items, 0 without any: it grows whenever one of them is tried again. `groups` are the figures of each state.
     """
 
     requeued: Mapping[ItemState, int]
@@ -90,6 +107,7 @@ class RetryReport(Shown):
     over_cap: int = 0
     rejected_cost: int = 0
     day_cost: int = 0
+    groups: tuple[RetryGroup, ...] = ()
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "queued again", [f"{count:,} {state}" for state, count in self.requeued.items()] or 0
@@ -147,20 +165,27 @@ class Affected:
 
 AFFECTED_SHOWN: Final = 8
 _REFUSALS: Final = {"retry": _NOT_RETRIED, "redo": _NOT_REDONE, "cancel": _NOT_CANCELED}
-_STATES_OF_ALL: Final = {"retry": NOT_DELIVERED, "redo": (), "cancel": (ItemState.QUEUED,)}
+_STATES_OF_ALL: Final = {"redo": (), "cancel": (ItemState.QUEUED,)}
 
 
 def affected(
-    connection: Session, operation: Literal["retry", "redo", "cancel"], job_name: str, item_names: Sequence[str]
+    connection: Session,
+    operation: Literal["retry", "redo", "cancel"],
+    job_name: str,
+    item_names: Sequence[str],
+    states: Sequence[ItemState] = NOT_DELIVERED,
 ) -> tuple[Affected, ...]:
-    """Return up to `AFFECTED_SHOWN` items that an operation would change, those that may be paid already first."""
+    """Return up to `AFFECTED_SHOWN` items that an operation would change, those that may be paid already first.
+
+    `states` are those of a retry without names.
+    """
     job_id = Jobs(connection).id_of(job_name)
     ids, _ = choose(connection, job_id, job_name, item_names, _REFUSALS[operation])
     if not item_names:
         if operation == "retry":
-            paid = connection.execute(query("first_paid_for_nothing"), {"job_id": job_id, "limit": AFFECTED_SHOWN})
-            ids = [row[0] for row in paid]
-        for state in _STATES_OF_ALL[operation]:
+            wanted = {"job_id": job_id, "states": json.dumps(list(states)), "limit": AFFECTED_SHOWN}
+            ids = [row[0] for row in connection.execute(query("first_paid_for_nothing"), wanted)]
+        for state in states if operation == "retry" else _STATES_OF_ALL[operation]:
             ids += Items(connection).ids(job_id, state=state, limit=AFFECTED_SHOWN)
     if operation == "cancel":
         lost = {row["item_id"] for row in connection.execute(query("lost_items_of_job"), {"job_id": job_id})}
@@ -170,15 +195,17 @@ def affected(
     return tuple(Affected(row["name"], ItemState(row["state"]), bool(row["may_be_paid"])) for row in rows)
 
 
-def preview_retry(connection: Session, job_name: str, item_names: Sequence[str]) -> RetryReport:
+def preview_retry(
+    connection: Session, job_name: str, item_names: Sequence[str], states: Sequence[ItemState] = NOT_DELIVERED
+) -> RetryReport:
     """Return the effect and the possible cost of `retry`, without a change."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
     if item_names:
         rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)})
-        found = [_Retried(ItemState(state), *figures) for state, *figures in rows]
+        found = [RetryGroup(ItemState(state), *figures) for state, *figures in rows]
     else:
-        found = [_retried(connection, job_id, state) for state in NOT_DELIVERED]
+        found = [_retried(connection, job_id, state) for state in states]
     costs = [entry.cost for entry in found if entry.cost is not None]
     return RetryReport(
         requeued={entry.state: entry.count for entry in found if entry.count},
@@ -190,6 +217,7 @@ def preview_retry(connection: Session, job_name: str, item_names: Sequence[str])
         over_cap=sum(entry.over_cap for entry in found),
         rejected_cost=sum(entry.cost or 0 for entry in found if entry.state is ItemState.REJECTED),
         day_cost=sum(entry.day_cost or 0 for entry in found if entry.state is not ItemState.REJECTED),
+        groups=tuple(entry for entry in found if entry.count),
     )
 
 
@@ -199,12 +227,14 @@ def retry(
     item_names: Sequence[str],
     now: int,
     on_moved: Callable[[int], None] = lambda _: None,
+    *,
+    states: Sequence[ItemState] = NOT_DELIVERED,
 ) -> RetryReport:
-    """Queue ended items again with all their tries. Without names: all that failed, were rejected or expired.
+    """Queue ended items again with all their tries. Without names: all in `states`.
 
     `on_moved` is called with the number of items of each transaction.
     """
-    report = preview_retry(connection, job_name, item_names)
+    report = preview_retry(connection, job_name, item_names, states)
     job_id = Jobs(connection).id_of(job_name)
     ids, _ = choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
 
@@ -212,7 +242,7 @@ def retry(
         connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
         transition_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
 
-    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, NOT_DELIVERED)
+    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, states)
     counts = _each(connection, pages, RETRYABLE, requeue, on_moved)
     return replace(report, requeued=counts)
 
@@ -347,32 +377,15 @@ def choose(
     return ids, tuple(skipped)
 
 
-@dataclass(frozen=True, slots=True)
-class _Retried:
-    """The totals of a job's items in one state; `cost` is None if none has a quote within its cap.
-
-    `newest_attempt` is None if none was ever sent.
-    """
-
-    state: ItemState
-    count: int
-    cost: int | None
-    unquoted: int
-    paying_again: int
-    newest_attempt: int | None
-    over_cap: int
-    day_cost: int | None
-
-
-def _retried(connection: Session, job_id: int, state: ItemState) -> _Retried:
+def _retried(connection: Session, job_id: int, state: ItemState) -> RetryGroup:
     """Return the totals of a job's items in a state. All expired items were paid."""
     params = {"job_id": job_id, "state": state}
     count, cost, unquoted, over_cap, day_cost = connection.execute(query("retry_figures_of_state"), params).fetchone()
     (newest,) = connection.execute(query("newest_tried_in_state"), params).fetchone()
     if state is ItemState.EXPIRED:
-        return _Retried(state, count, cost, unquoted, count, newest, over_cap, day_cost)
+        return RetryGroup(state, count, cost, unquoted, count, newest, over_cap, day_cost)
     (paying_again,) = connection.execute(query("count_paid_for_nothing"), params).fetchone()
-    return _Retried(state, count, cost, unquoted, paying_again, newest, over_cap, day_cost)
+    return RetryGroup(state, count, cost, unquoted, paying_again, newest, over_cap, day_cost)
 
 
 def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:

@@ -17,11 +17,11 @@ SELECT count(*)
 FROM attempt AS a JOIN item AS i ON i.id = a.item_id AND i.attempt_id = a.id
 WHERE a.job_id = :job_id AND a.state IN ('canceled', 'expired', 'abandoned', 'disputed') AND i.state = :state;
 
--- name: first_paid_for_nothing  (as above, in any of the states that a retry leaves)
+-- name: first_paid_for_nothing  (as above, in any of some states)
 SELECT i.id
 FROM attempt AS a JOIN item AS i ON i.id = a.item_id AND i.attempt_id = a.id
 WHERE a.job_id = :job_id AND a.state IN ('canceled', 'expired', 'abandoned', 'disputed')
-    AND i.state IN ('failed', 'rejected', 'expired')
+    AND i.state IN (SELECT value FROM json_each(:states))
 LIMIT :limit;
 
 -- name: affected_items

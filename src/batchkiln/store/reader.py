@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.store import drivers
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.jobs import Jobs
@@ -122,11 +123,13 @@ class Reader:
             return True
         return self.is_shared() and any(worker.is_alive for worker in self.workers.all())
 
-    def preview_retry(self, job_name: str, item_names: Sequence[str]) -> "RetryReport":
+    def preview_retry(
+        self, job_name: str, item_names: Sequence[str], states: Sequence[ItemState] = NOT_DELIVERED
+    ) -> "RetryReport":
         """Return the effect and the possible cost of `Writer.retry`. Raise `InputError` for unknown names."""
         from batchkiln.store.operations import preview_retry  # noqa: PLC0415  as above
 
-        return preview_retry(self._connection, job_name, item_names)
+        return preview_retry(self._connection, job_name, item_names, states)
 
     def preview_cancel(self, job_name: str, item_names: Sequence[str]) -> "CancelReport":
         """Return the effect of `Writer.cancel`. Raise `InputError` for unknown names."""
@@ -141,12 +144,16 @@ class Reader:
         return preview_redo(self._connection, job_name, item_names)
 
     def affected(
-        self, operation: Literal["retry", "redo", "cancel"], job_name: str, item_names: Sequence[str]
+        self,
+        operation: Literal["retry", "redo", "cancel"],
+        job_name: str,
+        item_names: Sequence[str],
+        states: Sequence[ItemState] = NOT_DELIVERED,
     ) -> "tuple[Affected, ...]":
         """Return the first items that an operation would change. Raise `InputError` for unknown names."""
         from batchkiln.store.operations import affected  # noqa: PLC0415  as above
 
-        return affected(self._connection, operation, job_name, item_names)
+        return affected(self._connection, operation, job_name, item_names, states)
 
     def has_due_hooks(self) -> bool:
         """Return whether the hook `on_saved` may have something to do."""

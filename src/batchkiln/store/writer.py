@@ -7,7 +7,7 @@ from typing import Final
 from batchkiln.core.job import JobSpec
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.selection import Selection
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import hooks, known_journals, misunderstood, operations, versions
 from batchkiln.store.account_changes import service_time
@@ -59,9 +59,11 @@ class Writer(Reader):
         item_names: Sequence[str],
         machine_now: datetime,
         on_moved: Callable[[int], None] = lambda _: None,
+        states: Sequence[ItemState] = NOT_DELIVERED,
     ) -> RetryReport:
-        """Queue ended items again; without names, all that failed, were rejected or expired."""
-        return operations.retry(self._connection, job_name, item_names, self._now(job_name, machine_now), on_moved)
+        """Queue ended items again; without names, all in `states`."""
+        now = self._now(job_name, machine_now)
+        return operations.retry(self._connection, job_name, item_names, now, on_moved, states=states)
 
     def cancel(
         self,

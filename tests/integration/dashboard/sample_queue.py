@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from html import unescape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,11 @@ class Page:
         found = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', self.text))
         assert found, self.text
         return found
+
+    @property
+    def form_target(self) -> str:
+        """Where its form is sent."""
+        return unescape(re.findall(r'<form[^>]* action="([^"]*)"', self.text)[0])
 
 
 class Browser:

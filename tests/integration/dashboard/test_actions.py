@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from batchkiln.core.states import Event
 from batchkiln.store import operations
 from batchkiln.store.sqlite.wakeup import listen
-from integration.dashboard.sample_queue import Browser
+from integration.dashboard.sample_queue import Browser, Page
 from support.queue_file import NOW, QueueFile
 
 PATIENCE_SECONDS = 120  # only a bell that is never rung takes so long
@@ -23,22 +24,64 @@ async def agreed(browser: Browser, path: str) -> str:
     return answer.headers["Location"]
 
 
+def rows_of(page: Page) -> list[list[str]]:
+    """Return the cells of a page's table."""
+    found = re.findall(r"<tr[^>]*>(<td.*?)</tr>", page.text)
+    return [
+        [" ".join(re.sub(r"<[^>]+>", " ", unescape(cell)).split()) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)]
+        for row in found
+    ]
+
+
 async def test_retry_names_its_cost_and_queues_again(browser: Browser, queue: QueueFile) -> None:
-    """All that failed or was rejected; the page then says how many."""
+    """All that failed; what was rejected is left out, because it would be rejected again. The page says how many."""
     page = await browser.get("/jobs/birds/retry")
 
-    location = await agreed(browser, "/jobs/birds/retry")
+    answer = await browser.submit(page.form_target, **page.form)
 
-    assert "may cost 5 credits by the known quotes (at most 15 of the day" in page.text
-    assert "and 5 more only if the rejected one is accepted now." in page.text
-    assert re.findall(r"<li>(\w+) <span class=.chip s-(\w+).>", page.text) == [
-        ("failed", "failed"),
-        ("refused", "rejected"),
+    assert rows_of(page) == [
+        [
+            "1 failed",
+            "5 credits",
+            "At most 15 of the day's credits: what fails is refunded, and tried again.",
+            "yes",
+        ],
+        [
+            "1 rejected",
+            "0, or 5 credits if accepted now",
+            "Rejected again, unless the request, the cap or the budget has changed.",
+            "no include rejected items",
+        ],
     ]
-    assert "1 item of them was rejected: as long as" in page.text
+    assert re.findall(r"<li>(\w+) <span class=.chip s-(\w+).>", page.text) == [("failed", "failed")]
+    assert ">Retry 1 item, up to 5 credits</button>" in page.text
+    assert "`batchkiln work`".replace("`", "") in re.sub(r"</?code>", "", page.text)
+    assert (queue.names("failed"), queue.names("rejected")) == ([], ["refused"])
+    assert answer.headers["Location"] == "/jobs/birds?done=retry&n=1"
+    assert "1 item queued again." in (await browser.get(answer.headers["Location"])).text
+
+
+async def test_retry_includes_rejected_items_on_demand(browser: Browser, queue: QueueFile) -> None:
+    """A link includes them, and the button names the price of all."""
+    page = await browser.get("/jobs/birds/retry?state=failed&state=rejected")
+
+    answer = await browser.submit(page.form_target, **page.form)
+
+    assert [row[-1] for row in rows_of(page)] == ["yes leave out failed items", "yes leave out rejected items"]
+    assert ">Retry 2 items, up to 10 credits</button>" in page.text
+    assert answer.headers["Location"] == "/jobs/birds?done=retry&n=2"
     assert queue.names("failed") == queue.names("rejected") == []
-    assert location == "/jobs/birds?done=retry&n=2"
-    assert "2 items queued again." in (await browser.get(location)).text
+
+
+async def test_retry_of_a_job_does_what_its_page_has_shown(browser: Browser, queue: QueueFile) -> None:
+    """If the failed items are gone meanwhile, the rejected ones do not take their place."""
+    page = await browser.get("/jobs/birds/retry")
+    queue.move("failed", Event.RETRY_REQUESTED)
+
+    answer = await browser.submit(page.form_target, **page.form)
+
+    assert answer.headers["Location"] == "/jobs/birds?done=retry&n=0"
+    assert queue.names("rejected") == ["refused"]
 
 
 async def test_redo_names_its_cost_and_queues_again(browser: Browser, queue: QueueFile) -> None:
@@ -93,26 +136,30 @@ async def test_cancel_takes_only_the_item_that_was_named(browser: Browser, queue
 
 
 async def test_pause_and_unpause(browser: Browser, queue: QueueFile) -> None:
-    """Each says what it costs: nothing, or what the queued items will."""
+    """Each says what it costs: nothing, or what the queued items will, and who runs the queue."""
+    pause = await browser.get("/jobs/birds/pause")
     await agreed(browser, "/jobs/birds/pause")
     assert queue.one("SELECT is_paused FROM job") == 1
 
     page = await browser.get("/jobs/birds/unpause")
     await agreed(browser, "/jobs/birds/unpause")
 
+    assert "No process runs this queue. After unpausing, <code>batchkiln work</code> continues it." in pause.text
     assert "2 items queued, which may cost 10 credits" in page.text
+    assert ">Unpause the job, up to 10 credits</button>" in page.text
+    assert "<code>batchkiln work</code> takes them now" in page.text
     assert queue.one("SELECT is_paused FROM job") == 0
 
 
 async def test_a_question_that_is_out_of_date_is_asked_again(browser: Browser, queue: QueueFile) -> None:
     """What was agreed to was another price; nothing is done before that is seen."""
-    page = await browser.get("/jobs/birds/retry")
+    page = await browser.get("/jobs/birds/retry?state=rejected")
     queue.never_fits("queued", "over_cap")
 
-    answer = await browser.submit("/jobs/birds/retry", **page.form)
+    answer = await browser.submit(page.form_target, **page.form)
 
     assert answer.status == 409
-    assert "and 10 more only if the rejected ones are accepted now" in answer.text
+    assert ">Retry 2 items, up to 10 credits</button>" in answer.text
     assert queue.names("rejected") == ["refused", "queued"]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from batchkiln.core.lease_types import WorkerState
-from batchkiln.presentation.takers import who_takes
+from batchkiln.presentation.takers import after_pause, who_takes
 from batchkiln.store import Lease
 
 if TYPE_CHECKING:
@@ -82,3 +82,21 @@ def test_a_process_that_runs_the_queue_takes_them() -> None:
 def test_workers_that_share_a_database_take_them(number: int, text: str) -> None:
     """No command is needed."""
     assert said(FakeQueue(found=(worker(),) * number)).startswith(f"{text} them; ")
+
+
+@pytest.mark.parametrize(
+    ("queue", "text"),
+    [
+        (FakeQueue(), "No process runs this queue. After unpausing, `batchkiln work` continues it."),
+        (FakeQueue("run", pid=2**22 + 1), "No process runs this queue."),
+        (FakeQueue("run"), "(run), ends once only paused jobs are left. After unpausing, `batchkiln work`"),
+        (FakeQueue("work"), "(work), ends once only paused jobs are left, unless it was started with `--forever`."),
+        (FakeQueue("watch"), "(watch), goes on with other jobs."),
+        (FakeQueue(found=(worker(),)), "The 1 worker of this queue ends once only paused jobs are left, unless"),
+        (FakeQueue(found=(worker(), worker())), "The 2 workers of this queue end once only paused jobs are left"),
+        (FakeQueue(found=(worker(is_draining=True),)), "No process runs this queue."),
+    ],
+)
+def test_a_pause_says_what_becomes_of_the_process(queue: FakeQueue, text: str) -> None:
+    """A run ends: whoever unpauses later has to start another."""
+    assert text in after_pause(cast("Reader", queue))

@@ -1,0 +1,101 @@
+"""The page that asks before an action: what it does, what it may cost, and what follows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from batchkiln.api import Reader, RetryGroup
+from batchkiln.api.changes import Action, Question, question_of
+from batchkiln.core.states import FAILED_STATES, NOT_DELIVERED, ItemState
+from batchkiln.dashboard.context import Context
+from batchkiln.dashboard.messages import button_label
+from batchkiln.dashboard.rendering import action_url
+from batchkiln.presentation.takers import after_pause, who_takes
+
+_SENT: Final = frozenset({Action.RETRY, Action.REDO, Action.UNPAUSE})
+"""The actions after which items are sent, if a process runs the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The items of a job in one state, in the question before a retry. `other_url` has them the other way."""
+
+    group: RetryGroup
+    is_included: bool
+    other_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, with the states of a retry without named items, and what a process does after the action."""
+
+    question: Question
+    states: tuple[ItemState, ...] = NOT_DELIVERED
+    rows: tuple[Row, ...] = ()
+    after: str = ""
+
+
+def read_question(
+    reader: Reader, action: Action, job: str, items: Sequence[str] = (), states: Sequence[ItemState] = ()
+) -> Asked:
+    """Return the question before an action. Raise `InputError` for an unknown job or item.
+
+    A retry without named items is of `states`. Without these, it leaves out rejected items, which are rejected again,
+    unless there are no others.
+    """
+    after = after_pause(reader) if action is Action.PAUSE else who_takes(reader) if action in _SENT else ""
+    if action is not Action.RETRY:
+        return Asked(question_of(reader, action, job, items), after=after)
+    if items:
+        question = question_of(reader, action, job, items)
+        return Asked(question, rows=tuple(Row(group, is_included=True) for group in question.groups), after=after)
+    groups = reader.preview_retry(job, ()).groups
+    chosen = states or [group.state for group in groups if group.state in FAILED_STATES] or NOT_DELIVERED
+    wanted = tuple(state for state in NOT_DELIVERED if state in chosen)
+    rows = tuple(Row(group, group.state in wanted, _other_url(job, wanted, group, groups)) for group in groups)
+    return Asked(question_of(reader, action, job, (), wanted), wanted, rows, after)
+
+
+def retry_url(job: str, states: Sequence[ItemState]) -> str:
+    """Return the URL of the question before a retry of all items of a job in some states."""
+    return f"{action_url(job, Action.RETRY)}?{urlencode({'state': list(states)}, doseq=True)}"
+
+
+def _other_url(job: str, wanted: Sequence[ItemState], group: RetryGroup, groups: Sequence[RetryGroup]) -> str | None:
+    """Return the question with a group included or left out; None if nothing would be left."""
+    present = {each.state for each in groups}
+    others = {state for state in wanted if state in present} ^ {group.state}
+    return retry_url(job, [state for state in NOT_DELIVERED if state in others]) if others else None
+
+
+def question_page(
+    context: Context,
+    action: Action,
+    job: str,
+    asked: Asked,
+    *,
+    back: str,
+    target: str = "",
+    is_changed: bool = False,
+    posted: Sequence[str] = (),
+) -> web.Response:
+    """Return the page that asks, with a form that names the `posted` items and is sent to `target`, or to itself."""
+    question = asked.question
+    return context.page(
+        "confirm.html",
+        status=409 if is_changed else 200,
+        label=button_label(action, question.number, question.spending),
+        title=button_label(action, question.number),
+        is_danger=action is Action.CANCEL,
+        job=job,
+        question=question,
+        rows=asked.rows,
+        after=asked.after if question.number else "",
+        is_changed=is_changed,
+        back=back,
+        posted=posted,
+        target=target,
+    )
