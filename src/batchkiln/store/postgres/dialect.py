@@ -16,7 +16,7 @@ _RULES: Final = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
         (r"--[^\n]*", ""),
-        (r"\bjson_each\(:(obstacles|paths|price_keys|generation_ids|keys)\)", r"words_of(:\1)"),
+        (r"\bjson_each\(:(obstacles|paths|price_keys|generation_ids|keys|states)\)", r"words_of(:\1)"),
         (r"\bjson_each\(", "ids_of("),
         (r"\bjson_group_array\((\w+)\)", r"coalesce(json_agg(\1)::text, '[]')"),
         (r"\bjson_group_object\((\w+), (\w+)\)", r"coalesce(json_object_agg(\1, \2)::text, '{}')"),
