@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.formatting import plural
-from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, RedoReport, RetryReport
+from batchkiln.presentation.formatting import plural, sanitize
+from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, Outdated, RedoReport, RetryReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,18 @@ def cost_of_redo(job: str, preview: RedoReport) -> str:
     if preview.unquoted:
         verb = "has" if preview.unquoted == 1 else "have"
         parts.append(f"{plural(preview.unquoted, 'item')} of them {verb} no quote")
-    return "; ".join(parts + _over_cap(preview.over_cap)) + "."
+    outdated = "" if preview.outdated is None else f" {_outdated_text(preview.outdated, preview.redone)}"
+    return "; ".join(parts + _over_cap(preview.over_cap)) + "." + outdated
+
+
+def _outdated_text(outdated: Outdated, redone: int) -> str:
+    """Return a sentence about items that were made from those that are made again."""
+    it = "it" if redone == 1 else "them"
+    name = sanitize(outdated.first) if outdated.count == 1 else plural(outdated.count, "item")
+    verbs = ("was", "becomes", "it") if outdated.count == 1 else ("were", "become", "them")
+    cost = "has no quote yet" if outdated.may_cost is None else f"may cost {plural(outdated.may_cost, 'credit')} more"
+    unquoted = f", and {outdated.unquoted:,} without a quote" if outdated.unquoted and outdated.may_cost else ""
+    return f"{name} {verbs[0]} made from {it} and {verbs[1]} stale: making {verbs[2]} again {cost}{unquoted}."
 
 
 def _over_cap(number: int) -> list[str]:

@@ -98,6 +98,7 @@ from .notification_cursor import (
 from .operations import (
     Affected as Affected,
     CancelReport as CancelReport,
+    Outdated as Outdated,
     RedoReport as RedoReport,
     RetryGroup as RetryGroup,
     RetryReport as RetryReport,

@@ -125,6 +125,20 @@ class CancelReport:
     waiting: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """Items that were sent with files that a redo replaces: they become stale as soon as it has new ones.
+
+    `first` is the name of one of them. `may_cost` is the sum of the known quotes for making them again, in credits, or
+    None without any; `unquoted` of them are not included.
+    """
+
+    count: int
+    first: str
+    may_cost: int | None
+    unquoted: int
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class RedoReport(Shown):
     """The number of done items that are made again.
@@ -132,7 +146,7 @@ class RedoReport(Shown):
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
     are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing.
     `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of them is
-    made again. `day_cost` is as in `RetryReport`.
+    made again. `day_cost` is as in `RetryReport`. `outdated` is None if nothing was made from the items.
     """
 
     redone: int
@@ -142,6 +156,7 @@ class RedoReport(Shown):
     newest_attempt: int = 0
     over_cap: int = 0
     day_cost: int = 0
+    outdated: Outdated | None = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "made again", self.redone
@@ -261,7 +276,13 @@ def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) 
         max((row["newest"] or 0 for row in rows), default=0),
         sum(row["over_cap"] for row in rows),
         sum(row["day_cost"] or 0 for row in rows),
+        _outdated(connection, ids),
     )
+
+
+def _outdated(connection: Session, ids: Sequence[int]) -> Outdated | None:
+    row = connection.execute(query("sent_with_current"), {"ids": json.dumps(ids)}).fetchone()
+    return Outdated(row["n"], row["name"], row["cost"], row["unquoted"]) if row["n"] else None
 
 
 def redo(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> RedoReport:

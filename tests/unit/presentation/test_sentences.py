@@ -22,7 +22,7 @@ from batchkiln.presentation.ends import End, JobEnd, end_of_all
 from batchkiln.presentation.forecasts import job_forecasts, only_under_way
 from batchkiln.store import QueuedLoad
 from batchkiln.store.jobs import Credits
-from batchkiln.store.operations import RedoReport, RetryReport
+from batchkiln.store.operations import Outdated, RedoReport, RetryReport
 from support.view_builders import NOW, job_view, under_way
 
 LOCAL = Profile("local")
@@ -47,6 +47,27 @@ def test_redo_over_the_cap_costs_nothing() -> None:
 )
 def test_redo_of_one_item_speaks_of_one(number: int, text: str) -> None:
     assert cost_of_redo("owls", RedoReport(number, (), may_cost=2, unquoted=0)) == text
+
+
+@pytest.mark.parametrize(
+    ("redone", "outdated", "text"),
+    [
+        (
+            1,
+            Outdated(1, "hero-clip", 50, 0),
+            "hero-clip was made from it and becomes stale: making it again may cost 50",
+        ),
+        (1, Outdated(1, "hero-clip", None, 1), "hero-clip was made from it and becomes stale: making it again has no"),
+        (
+            2,
+            Outdated(3, "a", 100, 1),
+            "3 items were made from them and become stale: making them again may cost 100 credits more, and 1 without",
+        ),
+    ],
+)
+def test_redo_names_what_becomes_stale_and_its_price(redone: int, outdated: Outdated, text: str) -> None:
+    """A still for 5 credits may lead to a clip for 50."""
+    assert f". {text}" in cost_of_redo("owls", RedoReport(redone, (), may_cost=2, unquoted=0, outdated=outdated))
 
 
 @pytest.mark.parametrize(

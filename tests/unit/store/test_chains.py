@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 from batchkiln.core.errors import InputError
-from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef
+from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup
 from batchkiln.core.states import Event
+from batchkiln.store import Decided, operations
 from batchkiln.store.apply import ITEMS_AT_ONCE, ApplyOptions
 from batchkiln.store.attempts import quote_body
+from batchkiln.store.operations import Outdated
 from batchkiln.store.preparations import asset_urls
+from batchkiln.store.reviews import review
 from support.queue_file import JOB, NOW, QueueFile, image, spec
 
 CLIP = Recipe("alpha-2.5-lite", Mode.IMAGE_TO_VIDEO, (("duration_seconds", 5),), 1, None, 3)
@@ -356,3 +359,43 @@ def test_item_that_is_made_again_no_longer_is_done_as_before(queue: QueueFile) -
     queue.move("clip", Event.REDO_CANCELED, attempt_id=queue.item("clip")["version_id"])
 
     assert (queue.item("clip")["state"], queue.item("clip")["open_inputs"]) == ("done", 0)
+
+
+def test_redo_names_what_was_made_from_the_current_files(queue: QueueFile) -> None:
+    """With its price: what is queued takes the new file, and what was made from an earlier one is stale already."""
+    group = VariantGroup("hero", 1)
+    variants = [spec(name, group=group) for name in ("hero-1", "hero-2")]
+    queue.apply(
+        [
+            spec("still"),
+            clip("clip", ref("still")),
+            clip("queued", ref("still")),
+            *variants,
+            clip("hero-clip", ref("hero", choice=1)),
+        ]
+    )
+    queue.quote(50)
+    for name in ("still", "hero-1", "hero-2"):
+        done(queue, name)
+    review(queue.connection, JOB.name, {"hero-1": None}, Decided.KEEP, by="me", now=NOW)
+    for name in ("clip", "hero-clip"):
+        done(queue, name)
+
+    found = {
+        name: operations.preview_redo(queue.connection, JOB.name, names).outdated
+        for name, names in {
+            "still": ["still"],
+            "kept": ["hero-1"],
+            "other": ["hero-2"],
+            "both": ["still", "hero-1", "hero-2"],
+            "with it": ["still", "clip"],
+        }.items()
+    }
+
+    assert found == {
+        "still": Outdated(1, "clip", 50, 0),
+        "kept": Outdated(1, "hero-clip", 50, 0),
+        "other": None,
+        "both": Outdated(2, "clip", 100, 0),
+        "with it": None,
+    }

@@ -79,6 +79,7 @@ SCANNED: Final = {
     "revoke_leases": {"account_lease"},
     "lease_epochs": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
     "dependents": {"wanted"},  # what is made from the given items
+    "sent_with_current": {"made"},  # likewise
     "fill_from_groups": {"choice", *(f"(subquery-{number})" for number in range(6, 10))},  # the kept items of one group
     "job_stuck": {"above", "stuck"},  # what waits in a job in which nothing else can begin
     "item_sources": {"choice", "(subquery-4)", "(subquery-5)"},  # the kept items of one group
