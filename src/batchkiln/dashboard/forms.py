@@ -101,6 +101,20 @@ def _back(
     return page + (("&" if "?" in page else "?") + query if query else "")
 
 
+# --- files that are gone: to download them again costs nothing -----------------------------------------------
+
+
+async def act_fetch(request: web.Request) -> web.Response:
+    """Let the next run download files of an item that are missing or have another size."""
+    context = context_of(request)
+    job, item = request.match_info["job"], request.query.get("id", "")
+    async with context.changes() as changes:
+        report = await changes.fetch(job, [item])
+    done = "fetch" if report.fetched else "lost" if report.lost else "present"
+    page = _back(request, job, [item])
+    raise web.HTTPSeeOther(f"{page}{'&' if '?' in page else '?'}done={done}")
+
+
 # --- a version: it costs nothing ----------------------------------------------------------------------------
 
 

@@ -207,7 +207,7 @@ async def _sections(context: Context, view: View, shown: Shown) -> dict[str, str
     values = {
         "view": view,
         "shown": shown,
-        "faults": await faults_of(shown.page.items) if view.is_large else {},
+        "faults": await faults_of(shown.page.items),
         "state_bar": state_bar,
         "actions": {action: _LABELS[action] for action, states in _SELECTABLE.items() if states & shown.states},
     }

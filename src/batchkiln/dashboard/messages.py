@@ -19,6 +19,11 @@ _LABELS: Final = {
     Action.PAUSE: "Pause the job",
     Action.UNPAUSE: "Unpause the job",
 }
+_DONE_SENTENCES: Final = {
+    "fetch": "The file is downloaded again by the process that runs the queue, or by the next run, at no cost.",
+    "lost": "The service no longer has the file: only “Make again…” makes a new one, at the price of a new attempt.",
+    "present": "No file is missing, or the item has changed meanwhile. Nothing was changed.",
+}
 _DONE_WORDS: Final = {
     "retry": "queued again",
     "redo": "queued again",
@@ -86,6 +91,6 @@ def done_message(query: Mapping[str, str]) -> str | None:
     """Return a sentence about the action that led to a page. It never repeats text from the URL."""
     done, number = query.get("done", ""), query.get("n", "")
     if done not in _DONE_WORDS:
-        return None
+        return _DONE_SENTENCES.get(done)
     has_number = number.isdecimal() and len(number) <= _DIGITS_MAX
     return f"{plural(int(number), 'item')} {_DONE_WORDS[done]}." if has_number else f"{_DONE_WORDS[done].capitalize()}."

@@ -67,6 +67,7 @@ def environment() -> Environment:
         "RETENTION": RETENTION,
         "STATES": tuple(STYLES),
         "command_arguments": command_arguments,
+        "fetch_url": fetch_url,
         "item_url": item_url,
         "service_notes": service_notes,
         "source_name": source_name,
@@ -173,6 +174,11 @@ def version_url(job: str, item: str, version: int) -> str:
 def action_url(job: str, action: str, item: str | None = None) -> str:
     """Return the URL of the page that asks for confirmation of an action."""
     return f"{job_url(job)}/{action}" + (f"?{urlencode({'id': item})}" if item is not None else "")
+
+
+def fetch_url(job: str, item: str, **back: Any) -> str:  # noqa: ANN401  a text or a number
+    """Return the URL to which a form is sent that downloads an item's files again; `back` is the page to return to."""
+    return f"{action_url(job, 'fetch')}?{urlencode({'id': item} | back)}"
 
 
 def thumb_url(output: OutputSummary) -> str:

@@ -11,6 +11,7 @@ from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
 from batchkiln.core.urls import is_url
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.file_faults import faults_of
+from batchkiln.dashboard.messages import done_message
 from batchkiln.dashboard.rendering import review_url
 from batchkiln.presentation.chained_inputs import effect_lines
 
@@ -63,6 +64,7 @@ async def _page(
     inputs = [] if step is None else [(number, file.path) for number, file in step.inputs]
     return context.page(
         "review.html",
+        note=done_message(request.query),
         faults=await faults_of(() if step is None else step.items),
         gone_inputs=await asyncio.to_thread(_missing, inputs),
         status=409 if refused else 200,

@@ -147,6 +147,7 @@ def application(context: Context) -> web.Application:
             web.post("/jobs/{job}/review", review_page.act),
             web.get("/jobs/{job}/resolve", forms.ask_resolve),
             web.post("/jobs/{job}/resolve", forms.act_resolve),
+            web.post("/jobs/{job}/fetch", forms.act_fetch),
             web.get("/jobs/{job}/use-version", forms.ask_version),
             web.post("/jobs/{job}/use-version", forms.act_version),
             web.get(f"/jobs/{{job}}/{{action:{names}}}", forms.ask),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 
 import aiohttp
@@ -284,3 +285,54 @@ async def test_live_parts_of_a_gallery_follow_the_queue(browser: Browser, queue:
     assert b">fox<" in first
     assert b">fox<" not in second
     assert (await browser.get("/events?job=birds&gallery=sort%3Dx")).status == 400
+
+
+async def test_tiles_name_missing_and_changed_files(browser: Browser, tmp_path: Path) -> None:
+    """A thumbnail from the browser's cache must not look like the file."""
+    (tmp_path / "owl-2.png").unlink()
+    (tmp_path / "fox.png").write_bytes(b"half")
+
+    page = await browser.get(ITEMS)
+
+    told = re.findall(r'title="(\S+) (is missing|has 4 bytes)[^"]*">(file \w+)</span>', page.text)
+    assert told == [("owl-2.png", "is missing", "file missing"), ("fox.png", "has 4 bytes", "file changed")]
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/jobs/birds/item?id=plain", ""),
+        (f"{ITEMS}?text=plain&large=1", "&gallery=text%3Dplain%26large%3D1"),
+        ("/jobs/birds/review?at=7&all=1", "&review=7"),
+    ],
+)
+async def test_missing_file_is_downloaded_again_from_its_page(
+    browser: Browser, queue: QueueFile, tmp_path: Path, path: str, place: str
+) -> None:
+    """At no cost, and the person returns to the page with a word about it."""
+    (tmp_path / "plain.png").unlink()
+    page = await browser.get(path)
+    target = f"/jobs/birds/fetch?id=plain{place}"
+    assert f'action="{escape(target)}"' in page.text, page.text
+
+    answer = await browser.submit(target, csrf_token=page.form["csrf_token"])
+
+    assert answer.status == 303, answer.text
+    assert queue.names("downloading") == ["plain"]
+    assert "is downloaded again by the process" in (await browser.get(answer.headers["Location"])).text
+    again = await browser.submit(target, csrf_token=page.form["csrf_token"])
+    assert "Nothing was changed." in (await browser.get(again.headers["Location"])).text
+
+
+async def test_file_that_the_service_no_longer_has_is_not_promised(
+    browser: Browser, queue: QueueFile, tmp_path: Path
+) -> None:
+    """The page names what is left: to make it again."""
+    (tmp_path / "plain.png").unlink()
+    queue.connection.execute("UPDATE attempt SET generation_created_at = 0")
+
+    page = await browser.get("/jobs/birds/item?id=plain")
+    answer = await browser.submit("/jobs/birds/fetch?id=plain", csrf_token=page.form["csrf_token"])
+
+    assert queue.names("downloading") == []
+    assert "The service no longer has the file" in (await browser.get(answer.headers["Location"])).text

@@ -162,7 +162,11 @@ function tellBroken(picture) {
     return;
   }
   const isSmall = picture.matches(".frame img");
-  const text = isSmall ? "no picture" : "This file cannot be shown.";
+  const isClip = picture.matches("video");
+  const large = isClip
+    ? "This clip cannot be played: the file is damaged, or in a format that this browser does not play."
+    : "This file cannot be shown.";
+  const text = isSmall ? "no picture" : large;
   picture.dataset.told = text;
   const words = Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text });
   if (!isSmall && picture.closest("a")) {
@@ -185,6 +189,11 @@ if (main) {
   for (const picture of main.querySelectorAll("img")) {
     if (picture.complete && !picture.naturalWidth && picture.loading !== "lazy") {
       tellBroken(picture); // it failed before this script was there
+    }
+  }
+  for (const clip of main.querySelectorAll("video")) {
+    if (clip.error) {
+      tellBroken(clip); // likewise
     }
   }
 }
