@@ -95,7 +95,12 @@ class Context:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams: Counter[str] = field(default_factory=Counter)
     intake: Intake = field(default_factory=Intake)
+    started_at: datetime = field(init=False)
     object_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    def __post_init__(self) -> None:
+        """Remember when the configuration was read: a profile that is added later is not known."""
+        self.started_at = self.machine_now()
 
     @property
     def queue(self) -> QueueLocation:

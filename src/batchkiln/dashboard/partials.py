@@ -41,6 +41,8 @@ async def sections(context: Context, job: str | None) -> tuple[dict[str, str], P
         "chart": chart,
         "state_bar": state_bar,
         "gauge_bar": gauge_bar,
+        "profiles": context.config.profiles,
+        "started_at": context.started_at,
     }
     names = _OVERVIEW if job is None else _JOB
     return {name: context.render(f"sections/{name}.html", **values) for name in names}, now

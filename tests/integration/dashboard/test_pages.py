@@ -65,11 +65,11 @@ async def test_the_overview_shows_what_is_active_and_what_needs_a_person(browser
 
 @pytest.mark.parametrize("path", ["/jobs/birds", "/failures"])
 async def test_rejected_items_have_no_button_to_retry(browser: Browser, queue: QueueFile, path: str) -> None:
-    """The same request is rejected again; what failed may succeed. The button names all that it includes."""
+    """The same request is rejected again; what failed may succeed."""
     before = (await browser.get(path)).text
     queue.move("failed", Event.RETRY_REQUESTED)
 
-    assert "Retry 1 failed, 1 rejected…" in before
+    assert "Retry 1 failed…" in before
     assert ">Retry " not in (await browser.get(path)).text
 
 
@@ -234,3 +234,18 @@ async def test_metrics_are_for_who_has_the_token(browser: Browser, stranger: Bro
     assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert 'batchkiln_items{job_name="birds",state="held"} 1' in page.text
     assert 'batchkiln_window_limit{account="main",profile="local",window="credits_per_day"} 2000' in page.text
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/birds"])
+async def test_profile_that_was_added_later_asks_for_a_new_start(browser: Browser, queue: QueueFile, path: str) -> None:
+    """The dashboard read the configuration when it started: the file may contain the profile by now."""
+    before = await browser.get(path)
+    queue.connection.execute("UPDATE job SET profile = 'studio'")
+    queue.connection.execute("UPDATE account SET profile = 'studio'")
+
+    page = await browser.get(path)
+
+    told = re.findall(r"did not contain this profile when this dashboard read it \(<time [^>]+>([^<]+)<", page.text)
+    assert set(told) == {"2027-01-15 08:00 UTC"}
+    assert "start the dashboard again" in page.text
+    assert "did not contain" not in before.text
