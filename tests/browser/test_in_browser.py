@@ -17,6 +17,7 @@ PAGES = [
     "/jobs/birds/item?id=picture",
     "/failures",
     "/days",
+    "/history",
     "/jobs/birds/retry",
 ]
 

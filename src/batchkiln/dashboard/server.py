@@ -17,7 +17,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, HttpSettings
 from batchkiln.core.errors import InputError
-from batchkiln.dashboard import connections, file_responses, forms, gallery, pages, review_page, sse
+from batchkiln.dashboard import connections, file_responses, forms, gallery, history_page, pages, review_page, sse
 from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.http_api.routes import operations
@@ -139,6 +139,7 @@ def application(context: Context) -> web.Application:
             web.get("/", pages.overview),
             web.get("/failures", pages.failures),
             web.get("/days", pages.days),
+            web.get("/history", history_page.show),
             web.get("/jobs/{job}", pages.job),
             web.get("/jobs/{job}/items", gallery.show),
             web.post("/jobs/{job}/items", gallery.act),

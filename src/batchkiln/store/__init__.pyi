@@ -16,6 +16,7 @@ from .copying import (
     keep_queue as keep_queue,
 )
 from .events import (
+    EventPage as EventPage,
     ItemEnded as ItemEnded,
     LoggedEvent as LoggedEvent,
 )

@@ -8,3 +8,18 @@ SELECT id, job_id, item_id, state FROM event WHERE id > :after ORDER BY id LIMIT
 
 -- name: last_event
 SELECT coalesce(max(id), 0) FROM event;
+
+-- name: events_before  (newest first, of a bounded part of the log: it has no index on jobs, states and kinds)
+SELECT event.id, event.at, job.name AS job, item.name AS item, event.kind, event.state, event.detail
+FROM (
+    SELECT id, at, job_id, item_id, kind, state, detail FROM event WHERE id < :before ORDER BY id DESC LIMIT :read
+) AS event
+JOIN job ON job.id = event.job_id LEFT JOIN item ON item.id = event.item_id
+WHERE (CAST(:job AS TEXT) IS NULL OR job.name = :job)
+    AND (CAST(:state AS TEXT) IS NULL OR event.state = :state)
+    AND (CAST(:kind AS TEXT) IS NULL OR event.kind = :kind)
+ORDER BY event.id DESC LIMIT :limit;
+
+-- name: events_floor  (the last event of that part)
+SELECT min(id) AS id, count(*) AS n
+FROM (SELECT id FROM event WHERE id < :before ORDER BY id DESC LIMIT :read) AS event;

@@ -17,6 +17,7 @@ PAGES = [
     "/",
     "/failures",
     "/days",
+    "/history",
     "/jobs/birds",
     "/jobs/birds/items",
     "/jobs/birds/items?state=done&model=epsilon-2&meta=kind",
@@ -249,3 +250,31 @@ async def test_profile_that_was_added_later_asks_for_a_new_start(browser: Browse
     assert set(told) == {"2027-01-15 08:00 UTC"}
     assert "start the dashboard again" in page.text
     assert "did not contain" not in before.text
+
+
+async def test_events_of_the_queue_come_newest_first(browser: Browser, queue: QueueFile) -> None:
+    """Each with its item, in a sentence; the filters leave those of a job, a state or a kind."""
+    queue.move("queued", Event.CANCEL_REQUESTED)
+
+    page = await browser.get("/history")
+    failed = await browser.get("/history?job=birds&state=failed")
+    canceled = await browser.get("/history?kind=cancel_requested")
+
+    told = [
+        " ".join(re.sub("<[^>]+>", " ", line).split()) for line in re.findall("<summary>(.*?)</summary>", page.text)
+    ]
+    assert told[0] == "2027-01-15 08:00:00 queued of birds: Canceled by a person canceled"
+    assert told[-1].startswith("2027-01-15 08:00:00 birds : Added with")
+    assert re.findall("<summary>.*?<strong>([^<]+)<", failed.text) == ["failed"]
+    assert re.findall("<summary>.*?<strong>([^<]+)<", canceled.text) == ["queued"]
+    assert 'href="/history"' in (await browser.get("/")).text
+    assert 'href="/history?job=birds"' in (await browser.get("/jobs/birds")).text
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("state=no", 400), ("before=x", 400), ("before=²", 400), ("job=nobody", 404), ("kind=no", 200)],
+)
+async def test_wrong_filter_of_the_events_is_refused(browser: Browser, query: str, status: int) -> None:
+    """An unknown kind may be one of a later version: nothing matches."""
+    assert (await browser.get(f"/history?{query}")).status == status

@@ -60,6 +60,8 @@ SCANNED: Final = {
     "job_names": {"job"},
     "recent_durations": {"attempt", "a"},  # from the newest on, so many and no more
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
+    "events_before": {"event"},  # from the newest on, so many and no more
+    "events_floor": {"event"},
     "problem_items": {"i"},  # the newest thousand of a state
     "items_by_file": {"o"},  # so many files as one page reads
     "items_by_file_before": {"o"},
