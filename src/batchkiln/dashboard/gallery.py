@@ -23,6 +23,8 @@ from batchkiln.dashboard.rendering import action_url, as_text, items_url
 from batchkiln.presentation.chained_inputs import effect_lines
 
 TILES: Final = 48
+_NUMBERED_MAX: Final = 100_000
+"""Pages of items in one state are numbered up to so many, because these have to be counted."""
 _SUGGESTED: Final = 200
 _VALUES_SUGGESTED: Final = 30
 _SUGGESTED_LENGTH: Final = 60
@@ -52,7 +54,7 @@ _LABELS: Final = {Action.REDO: "Make again…", Action.RETRY: "Retry…", Action
 class View:
     """The selection, order and position of a gallery. `after` and `before` are places of the search.
 
-    `is_large` shows one item.
+    `page` is the number of a page, from 1, in place of them. `is_large` shows one item.
     """
 
     job: str
@@ -61,6 +63,7 @@ class View:
     after: int = 0
     before: int | None = None
     is_large: bool = False
+    page: int | None = None
 
     @property
     def meta(self) -> list[str]:
@@ -88,7 +91,8 @@ class View:
     @property
     def place(self) -> dict[str, Any]:
         """The parameters of the place in the search."""
-        return {"after": self.after or None, "before": self.before, "large": 1 if self.is_large else None}
+        large = 1 if self.is_large else None
+        return {"after": self.after or None, "before": self.before, "large": large, "page": self.page}
 
     def url(self, **changed: Any) -> str:  # noqa: ANN401  texts, numbers and None
         """Return the address of a page of this search; without `changed`, of its first one."""
@@ -115,6 +119,7 @@ class Shown:
     """A page of a gallery. `inputs` are the images of an item that is shown large; `has_previous` is exact for it.
 
     `searched` counts the items up to the last one that the search of an empty page has read; None if it is not known.
+    `first` is the number of the first item in the search, from 0, of `total`; None if the pages are not numbered.
     """
 
     summary: JobSummary
@@ -123,6 +128,23 @@ class Shown:
     has_previous: bool
     inputs: Sequence[tuple[int, InputFile]]
     searched: int | None
+    first: int | None
+    total: int
+
+    @property
+    def current(self) -> int | None:
+        """The number of this page, from 1; None if the pages are not numbered."""
+        return None if self.first is None else -(-self.first // TILES) + 1
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of pages to go to: the first, the last, and those 1, 10, 100 and so on away."""
+        if self.current is None:
+            return []
+        last = max(-(-self.total // TILES), self.current)
+        steps = (sign * 10**exponent for exponent in range(len(str(last))) for sign in (-1, 1))
+        near = {self.current + step for step in steps}
+        return sorted({1, last, self.current} | {number for number in near if 1 <= number <= last})
 
     @property
     def states(self) -> frozenset[ItemState]:
@@ -145,7 +167,9 @@ def view_of(job: str, text: str) -> View:
     sorting = _one_of(Sorting, query.get("sort"), "order") or Sorting.MANIFEST
     before = query.get("before")
     after = _key_of(query.get("after", "0"))
-    return View(job, wanted, sorting, after, None if before is None else _key_of(before), "large" in query)
+    page = query.get("page")
+    number = None if page is None or after or before is not None else max(1, _key_of(page))
+    return View(job, wanted, sorting, after, None if before is None else _key_of(before), "large" in query, number)
 
 
 def _metadata_of(conditions: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
@@ -176,7 +200,7 @@ def _verdict_of(word: str | None) -> _Verdicts | None:
 
 def _key_of(word: str) -> int:
     if not word.isdecimal() or len(word) > _KEY_DIGITS_MAX:
-        raise web.HTTPBadRequest(text="`after` and `before` must be ids of items.\n")
+        raise web.HTTPBadRequest(text="`after` and `before` must be ids of items, and `page` a number.\n")
     return int(word)
 
 
@@ -253,7 +277,12 @@ def _suggestions(reader: Reader, job: str) -> list[str]:
 
 
 def _read(reader: Reader, view: View) -> Shown:
-    place = {"after_id": view.after} if view.before is None else {"before_id": view.before}
+    summary = reader.jobs.summary(view.job)
+    total = summary.items[view.wanted.state] if view.wanted.state else summary.total
+    is_numbered = not (view.is_large or view.wanted.is_by_content or view.sorting is Sorting.NEWEST)
+    is_numbered = is_numbered and (view.wanted.state is None or total <= _NUMBERED_MAX)
+    after = _place_of(reader, view, total) if is_numbered and view.page else view.after
+    place = {"after_id": after} if view.before is None else {"before_id": view.before}
     limit = 1 if view.is_large else TILES
     page = reader.items.search(view.job, view.wanted, sorting=view.sorting, limit=limit, **place)
     has_previous = page.previous_before is not None
@@ -266,7 +295,24 @@ def _read(reader: Reader, view: View) -> Shown:
     searched = None
     if not page.items and page.next_after is not None and view.sorting is Sorting.MANIFEST:
         searched = reader.items.of_ids([page.next_after])[0].index + 1
-    return Shown(reader.jobs.summary(view.job), reader.jobs.models(view.job), page, has_previous, inputs, searched)
+    first = None
+    if is_numbered and page.items:
+        first = _from_end(view, total, reader.items.number_of(view.job, page.items[0], view.wanted.state))
+    return Shown(summary, reader.jobs.models(view.job), page, has_previous, inputs, searched, first, total)
+
+
+def _place_of(reader: Reader, view: View, total: int) -> int:
+    """Return the place after which a numbered page begins; a page beyond the last is the last one."""
+    number = (min(view.page or 1, max(1, -(-total // TILES))) - 1) * TILES
+    item_id = reader.items.at_number(view.job, _from_end(view, total, number), view.wanted.state) if number else None
+    if item_id is None:
+        return 0
+    return item_id + 1 if view.sorting is Sorting.REVERSE else item_id - 1
+
+
+def _from_end(view: View, total: int, number: int) -> int:
+    """Turn the number of an item in the job's order into that in the order of the gallery, or back."""
+    return max(0, total - 1 - number) if view.sorting is Sorting.REVERSE else number
 
 
 async def act(request: web.Request) -> web.Response:

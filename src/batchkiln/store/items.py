@@ -430,6 +430,36 @@ class Items:
             return GalleryPage(items, before_each, goes_on, after_id + step if after_id else None, is_cut)
         return GalleryPage(items, before_each, shown[-1][0] if shown else before_id - step, goes_on, is_cut)
 
+    def number_of(self, job_name: str, item: ItemSummary, state: ItemState | None = None) -> int:
+        """Return how many items of a job, or of those in a state, come before an item in the job's order.
+
+        For a state, it counts them: it takes longer, the more there are.
+        """
+        if state is None:
+            return item.index
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "state": state, "before": item.id}
+        return int(self._connection.execute(query("count_in_state_before"), params).fetchone()[0])
+
+    def at_number(self, job_name: str, number: int, state: ItemState | None = None) -> int | None:
+        """Return the id of the item that `number_of` gives this number; None if there are not so many.
+
+        In a job of any size, it reads few items: their numbers grow with their ids. For a state, it counts.
+        """
+        job_id = Jobs(self._connection).id_of(job_name)
+        if state is not None:
+            params = {"job_id": job_id, "state": state, "number": number}
+            row = self._connection.execute(query("item_in_state_at"), params).fetchone()
+            return None if row is None else int(row[0])
+        newest = {"job_id": job_id, "before": _PLACE_MAX, "limit": 1}
+        last = self._connection.execute(query("item_ids_before"), newest).fetchone()
+        low, high = 0, 0 if last is None else last[0]
+        while low < high:  # the smallest place after which the items have at least this number
+            middle = (low + high) // 2
+            (next_id,) = self.ids(job_id, after_id=middle, limit=1)
+            low, high = (low, middle) if self.of_ids([next_id])[0].index >= number else (middle + 1, high)
+        found = self.of_ids(self.ids(job_id, after_id=low, limit=1))
+        return found[0].id if found and found[0].index >= number else None
+
     def _places(
         self, job_name: str, state: ItemState | None, sorting: Sorting, bound: int, most: int, *, is_up: bool
     ) -> list[tuple[int, int | None]]:

@@ -74,6 +74,12 @@ LIMIT :limit;
 -- name: items_in_state
 SELECT id FROM item WHERE job_id = :job_id AND state = :state AND id > :after ORDER BY id LIMIT :limit;
 
+-- name: count_in_state_before
+SELECT count(*) FROM item WHERE job_id = :job_id AND state = :state AND id < :before;
+
+-- name: item_in_state_at
+SELECT id FROM item WHERE job_id = :job_id AND state = :state ORDER BY id LIMIT 1 OFFSET :number;
+
 -- name: item_ids  (ten ordered ranges of one index, merged: no scan and no sorting, however large the job is)
 SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND id > :after
 UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'submitting' AND id > :after

@@ -11,7 +11,7 @@ import pytest
 from batchkiln.store import items, operations
 from integration.dashboard.review_queue import fill_review
 from integration.dashboard.sample_queue import Browser, Page
-from support.queue_file import NOW, QueueFile
+from support.queue_file import NOW, QueueFile, spec
 
 ITEMS = "/jobs/birds/items"
 NAMES = ["owl-1", "owl-2", "owl-3", "owl-4", "fox", "fox-clip", "plain"]
@@ -336,3 +336,39 @@ async def test_file_that_the_service_no_longer_has_is_not_promised(
 
     assert queue.names("downloading") == []
     assert "The service no longer has the file" in (await browser.get(answer.headers["Location"])).text
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "counted", "numbers"),
+    [
+        ("", "owl-1", "Items 1 to 48 of 207", [1, 2, 5]),
+        ("page=3", "more-89", "Items 97 to 144 of 207", [1, 2, 3, 4, 5]),
+        ("page=5", "more-185", "Items 193 to 207 of 207", [1, 4, 5]),
+        ("page=99", "more-185", "Items 193 to 207 of 207", [1, 4, 5]),
+        ("page=2&sort=reverse", "more-151", "Items 49 to 96 of 207", [1, 2, 3, 5]),
+        ("page=2&state=queued", "more-48", "Items 49 to 96 of 200", [1, 2, 3, 5]),
+        ("page=2&state=queued&sort=reverse", "more-151", "Items 49 to 96 of 200", [1, 2, 3, 5]),
+        ("page=2&sort=newest", "fox-clip", "7 items", []),
+        ("page=2&text=owl", "owl-1", "4 items", []),
+    ],
+)
+async def test_pages_have_numbers(
+    browser: Browser, queue: QueueFile, query: str, *, first: str, counted: str, numbers: list[int]
+) -> None:
+    """A person goes to the middle of a job with one click, in any order of its items."""
+    queue.apply([spec(f"more-{number}") for number in range(200)])
+
+    page = await browser.get(f"{ITEMS}?{query}")
+
+    assert shown(page)[0] == first
+    assert counted in page.text
+    assert [int(number) for number in re.findall(r'aria-label="Page (\d+)"', page.text)] == numbers
+    if numbers:
+        current = re.findall(r'aria-current="page" aria-label="Page (\d+)"', page.text)
+        assert current == [str(min(int((re.findall(r"page=(\d+)", query) or ["1"])[0]), 5))]
+
+
+async def test_wrong_page_number_is_refused(browser: Browser) -> None:
+    """And 0 is the first page."""
+    assert (await browser.get(f"{ITEMS}?page=x")).status == 400
+    assert shown(await browser.get(f"{ITEMS}?page=0")) == NAMES

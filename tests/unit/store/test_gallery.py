@@ -226,3 +226,18 @@ def test_metadata_of_a_job_is_read_from_both_ends(birds: QueueFile, monkeypatch:
 
     assert sorted(str(metadata["species"]) for metadata in every) == ["heron", "owl", "swift"]
     assert sorted(str(metadata["species"]) for metadata in ends) == ["owl", "swift"]
+
+
+def test_items_are_found_by_their_numbers(birds: QueueFile) -> None:
+    """In a job between others, and among the items in a state."""
+    birds.apply([spec("wren")])
+    found = Items(birds.connection)
+    names = [
+        [found.of_ids([item_id])[0].name for number in range(6) if (item_id := found.at_number("birds", number, state))]
+        for state in (None, ItemState.DONE, ItemState.HELD)
+    ]
+
+    assert names == [["owl", "heron", "finch", "hawk", "wren"], ["owl", "heron"], []]
+    assert [found.number_of("birds", found.by_name("birds", name)) for name in names[0]] == [0, 1, 2, 3, 4]
+    assert found.number_of("birds", found.by_name("birds", "heron"), ItemState.DONE) == 1
+    assert found.at_number("birds", 0) is not None

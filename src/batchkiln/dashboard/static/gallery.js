@@ -104,7 +104,7 @@ const wayBack = `tiles ${location.pathname}`;
 
 function searchOf(address) {
   const given = new URL(address).searchParams;
-  ["after", "before", "large", "done", "n"].forEach((name) => given.delete(name));
+  ["after", "before", "page", "large", "done", "n"].forEach((name) => given.delete(name));
   return `${given}`;
 }
 
