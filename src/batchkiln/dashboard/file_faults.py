@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.api import ItemSummary
+from batchkiln.core.job import InputFile
 from batchkiln.core.urls import is_url
 from batchkiln.presentation.formatting import plural
 
@@ -20,6 +21,16 @@ async def faults_of(items: Iterable[ItemSummary]) -> Mapping[int, str]:
     """
     files = [(output.id, output.path, output.size_bytes) for item in items for output in item.outputs]
     return await asyncio.to_thread(_faults, files)
+
+
+async def missing_inputs(inputs: Iterable[tuple[int, InputFile]]) -> frozenset[int]:
+    """Return the ids of the images that were moved or deleted. Objects are not asked for: that takes too long."""
+    files = [(number, file.path) for number, file in inputs if not is_url(file.path)]
+    return await asyncio.to_thread(_missing, files)
+
+
+def _missing(files: Iterable[tuple[int, str]]) -> frozenset[int]:
+    return frozenset(number for number, path in files if not Path(path).is_file())
 
 
 def _faults(files: Iterable[tuple[int, str, int]]) -> dict[int, str]:

@@ -1,16 +1,17 @@
 """The parts of the live pages. Each part is rendered separately, and sent again after a change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from batchkiln.api import ItemSummary, Reader
 from batchkiln.api.reading import read_item_report
+from batchkiln.core.job import InputFile
 from batchkiln.core.states import FINAL_STATES, RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
-from batchkiln.dashboard.file_faults import faults_of
+from batchkiln.dashboard.file_faults import faults_of, missing_inputs
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
 
 HOURS_SHOWN: Final = 24
@@ -73,9 +74,12 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     detail, explanation = report.detail, report.explanation
     events = [replace(event, detail={"manifest": event.detail.get("manifest")}) for event in (detail.arrival,) if event]
     events += detail.events  # the counts of the arrival are left out, because they describe the whole manifest
+    inputs = await context.reader.read(_inputs, detail.item.id)
     html = context.render(
         "sections/item.html",
         detail=detail,
+        inputs=inputs,
+        gone_inputs=await missing_inputs(inputs),
         faults=await faults_of([detail.item]),
         events=list(reversed(events))[:EVENTS_SHOWN],
         events_total=len(events),
@@ -84,6 +88,10 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
         can_choose=detail.item.state in FINAL_STATES,
     )
     return {"item": html}
+
+
+def _inputs(reader: Reader, item_id: int) -> Sequence[tuple[int, InputFile]]:
+    return reader.items.inputs_of(item_id)
 
 
 _ACTIONS: Final[Mapping[ItemState, tuple[str, ...]]] = {

@@ -1,16 +1,12 @@
 """The review page: what was made, large and side by side, with a key for each decision."""
 
-import asyncio
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
 from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
-from batchkiln.core.urls import is_url
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
-from batchkiln.dashboard.file_faults import faults_of
+from batchkiln.dashboard.file_faults import faults_of, missing_inputs
 from batchkiln.dashboard.messages import done_message
 from batchkiln.dashboard.rendering import review_url
 from batchkiln.presentation.chained_inputs import effect_lines
@@ -61,12 +57,11 @@ async def _page(
     step, last, left, effects = await context.reader.read(
         _read, job, place, _number(request.query.get("last")), is_all=is_all
     )
-    inputs = [] if step is None else [(number, file.path) for number, file in step.inputs]
     return context.page(
         "review.html",
         note=done_message(request.query),
         faults=await faults_of(() if step is None else step.items),
-        gone_inputs=await asyncio.to_thread(_missing, inputs),
+        gone_inputs=await missing_inputs(() if step is None else step.inputs),
         status=409 if refused else 200,
         job=job,
         step=step,
@@ -86,11 +81,6 @@ def _read(
     item = None if last is None else reader.reviews.item(job, last)
     effects = () if item is None else tuple(effect_lines(reader.reviews.effects(job, [item.name])))
     return step, item, left, effects
-
-
-def _missing(files: Sequence[tuple[int, str]]) -> frozenset[int]:
-    """Return the numbers of the files that were moved or deleted. Objects are not asked for: that takes too long."""
-    return frozenset(number for number, path in files if not is_url(path) and not Path(path).is_file())
 
 
 def _is_all(request: web.Request) -> bool:

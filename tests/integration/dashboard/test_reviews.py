@@ -1,5 +1,6 @@
 """The review page: a verdict is about what was seen, takes one step, and leads on."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -236,3 +237,17 @@ async def test_gallery_says_what_a_choice_begins(browser: Browser, queue: QueueF
     assert answer.status == 303
     assert "1 item kept." in page.text
     assert "hoot can begin now (about 20 credits)." in page.text
+
+
+async def test_page_of_an_item_shows_its_input_and_leads_to_what_made_it(browser: Browser, queue: QueueFile) -> None:
+    """Before a choice, that is the review; then the chosen variant."""
+    send_clip(queue)
+    before = await browser.get("/jobs/birds/item?id=hoot")
+    await decide(browser, queue, "keep", "owl-2", at="owl-2")
+
+    page = await browser.get("/jobs/birds/item?id=hoot")
+
+    assert '<a href="/jobs/birds/review">a chosen one of owl</a>, still to be made' in before.text
+    assert '<a href="/jobs/birds/item?id=owl-2">a chosen one of owl</a>, owl-2<' in page.text
+    assert "made from owl-2.png" in page.text
+    assert (await browser.get(re.findall(r'src="(/inputs/[^"]+)"', page.text)[0])).status == 200
