@@ -126,7 +126,7 @@ async def _list(common: Common, job: str, wanted: Filter, *, is_all: bool) -> Ex
             if common.is_json:
                 print_json_lines([review_step_document(step)])
             else:
-                for line in _lines(step):
+                for line in step_lines(step):
                     print_result(line)
             place = step.next_at
             step = None if place is None else await changes.review_step(job, place, is_all=is_all, wanted=wanted)
@@ -139,7 +139,8 @@ async def _list(common: Common, job: str, wanted: Filter, *, is_all: bool) -> Ex
     return ExitStatus.OK
 
 
-def _lines(step: ReviewStep) -> list[str]:
+def step_lines(step: ReviewStep) -> list[str]:
+    """Return the text of a step: its group, and each item with its verdict and files."""
     lines = []
     if step.group is not None:
         choose = f": choose {step.choose}, {step.kept} kept" if step.choose is not None else ""

@@ -39,6 +39,23 @@ def verdicts(workspace: Workspace) -> dict[str, str]:
     return {line["item"]: line["verdict"] for line in lines if line["verdict"]}
 
 
+def test_a_group_is_shown_by_its_name(owls: Workspace) -> None:
+    """Its items with their verdicts, and what to type next; commands for items say that it is none."""
+    assert owls.call("review", "owls", "--keep", "barn-2").exit == 0
+    barn, snowy = owls.call("show", "owls", "barn"), owls.call("show", "owls", "snowy")
+    refused = owls.call("redo", "owls", "barn", "snow")
+
+    assert barn.out.startswith("barn (4 variants): choose 1, 1 kept\n")
+    assert "  barn-2: kept: " in barn.out
+    assert "chooses among them" not in barn.out
+    assert "  next: `batchkiln review owls` chooses among them\n" in snowy.out
+    assert snowy.out.endswith("  `batchkiln show owls snowy-1` shows one of them\n")
+    assert owls.call("show", "owls", "barn", "--json").document["kept"] == 1
+    assert refused.exit == 2
+    assert "'barn' is a group of variants of the job 'owls', and no item\n    name its items: barn-1 " in refused.err
+    assert "the job 'owls' has no item 'snow'\n    did you mean 'snowy-" in refused.err
+
+
 def test_prompts_with_variants_are_chosen_and_exported(owls: Workspace) -> None:
     """Twelve files are made; the three that are kept make the dataset, and nothing is left to do."""
     kept = ("barn-2", "snowy-1", "eagle-4")
