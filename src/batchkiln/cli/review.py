@@ -95,13 +95,13 @@ async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, 
         reports = {one: await changes.review(job, items, one) for one, items in decisions.items() if items}
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
         changed = [name for report in reports.values() for name in report.changed]
-        effects = await changes.reader.read(_effects, job, changed)
+        effects = await changes.reader.read(lambda reader: reader.reviews.effects(job, changed))
     if common.is_json:
-        print_json(reviewed_document(job, reports, summary))
+        print_json(reviewed_document(job, reports, summary, effects))
     else:
         print_result(f"{job}: {', '.join(_done(one, report) for one, report in reports.items())}.")
         print_skipped([entry for report in reports.values() for entry in report.skipped])
-        for effect in effects:
+        for effect in effect_lines(effects):
             print_result(f"{effect}.")
         if line := review_line(summary):
             print_result(line)

@@ -121,6 +121,26 @@ def test_conditions_on_metadata_must_all_hold(owls: Workspace) -> None:
     assert owls.call("report", "owls", *kind, *kind, "--json").document["items"]["total"] == 4
 
 
+def test_a_program_reads_what_a_verdict_lets_begin(workspace: Workspace) -> None:
+    """The text and the document tell the same, before and after something was sent with another choice."""
+    still = "items:\n  - {id: owl, prompt: An owl, variants: 2, choose: 1}\n"
+    head = MANIFEST.partition("items:")[0]
+    fly = "  - {id: fly, prompt: It flies, mode: image-to-image, inputs: [{item: owl}]}\n"
+    (workspace.folder / "fly.yaml").write_text(head + still + fly, encoding="utf-8")
+    workspace.call("run", "fly.yaml")
+
+    first = workspace.call("review", "owls", "--keep", "owl-1", "--json").document["effects"]
+    assert workspace.call("run", "fly.yaml").exit == 0
+    workspace.call("review", "owls", "--drop", "owl-1")
+    second = workspace.call("review", "owls", "--keep", "owl-2", "--json").document["effects"]
+
+    assert first == {"ready": ["fly"], "may_cost": None, "unquoted": 1, "begun": [], "outdated": []}
+    (outdated,) = second["outdated"]
+    assert (outdated["item"], outdated["made_from"], outdated["done"]) == ("fly", "owl-1", True)
+    assert outdated["credits"] > 0
+    assert second["ready"] == []
+
+
 def test_unknown_name_and_double_verdict_change_nothing(owls: Workspace) -> None:
     """One mistake in a command line takes back all of it."""
     assert owls.call("review", "owls", "--keep", "barn-1", "--drop", "wolf").exit == 2
