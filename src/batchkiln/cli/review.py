@@ -95,13 +95,13 @@ async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, 
         reports = {one: await changes.review(job, items, one) for one, items in decisions.items() if items}
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
         changed = [name for report in reports.values() for name in report.changed]
-        effects = await changes.reader.read(_effects, job, changed)
+        effects = await changes.reader.read(lambda reader: reader.reviews.effects(job, changed))
     if common.is_json:
-        print_json(reviewed_document(job, reports, summary))
+        print_json(reviewed_document(job, reports, summary, effects))
     else:
         print_result(f"{job}: {', '.join(_done(one, report) for one, report in reports.items())}.")
         print_skipped([entry for report in reports.values() for entry in report.skipped])
-        for effect in effects:
+        for effect in effect_lines(effects):
             print_result(f"{effect}.")
         if line := review_line(summary):
             print_result(line)
@@ -126,7 +126,7 @@ async def _list(common: Common, job: str, wanted: Filter, *, is_all: bool) -> Ex
             if common.is_json:
                 print_json_lines([review_step_document(step)])
             else:
-                for line in _lines(step):
+                for line in step_lines(step):
                     print_result(line)
             place = step.next_at
             step = None if place is None else await changes.review_step(job, place, is_all=is_all, wanted=wanted)
@@ -139,7 +139,8 @@ async def _list(common: Common, job: str, wanted: Filter, *, is_all: bool) -> Ex
     return ExitStatus.OK
 
 
-def _lines(step: ReviewStep) -> list[str]:
+def step_lines(step: ReviewStep) -> list[str]:
+    """Return the text of a step: its group, and each item with its verdict and files."""
     lines = []
     if step.group is not None:
         choose = f": choose {step.choose}, {step.kept} kept" if step.choose is not None else ""

@@ -124,6 +124,7 @@ from .resolution import (
 )
 from .reviews import (
     Decided as Decided,
+    MadeItem as MadeItem,
     ReviewEffects as ReviewEffects,
     ReviewReport as ReviewReport,
     ReviewStep as ReviewStep,

@@ -197,6 +197,15 @@ class Reviews:
             previous_at=self._other("previous", job_id, at, group_id, wanted, is_all=is_all),
         )
 
+    def group(self, job_name: str, name: str) -> ReviewStep | None:
+        """Return the step of a group of variants by its name, also before any of them is done; None if there is none.
+
+        Without `is_all`, the steps before and after it are those with something to review.
+        """
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "name": name}
+        row = self._connection.execute(query("first_member"), params).fetchone()
+        return None if row is None else self.step(job_name, row["id"])
+
     def left(self, job_name: str, *, at: int = 0, wanted: Filter = _ANY) -> int:
         """Return how many matching steps from a place on have something to review, counted up to `LEFT_AT_MOST`.
 

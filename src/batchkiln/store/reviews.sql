@@ -62,6 +62,10 @@ SELECT e.value AS at, m.id
 FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value JOIN item AS m ON m.group_id = i.group_id
 WHERE m.state = 'done';
 
+-- name: first_member
+SELECT i.id FROM variant_group AS g JOIN item AS i ON i.group_id = g.id
+WHERE g.job_id = :job_id AND g.name = :name ORDER BY i.state = 'canceled', i.id LIMIT 1;
+
 -- name: members
 SELECT i.id FROM item AS i WHERE i.group_id = :group_id AND i.state <> 'canceled' ORDER BY i.id;
 

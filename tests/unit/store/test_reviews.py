@@ -10,6 +10,7 @@ from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup, 
 from batchkiln.core.states import Event
 from batchkiln.presentation.chained_inputs import effect_lines, stale_text
 from batchkiln.store import reviews
+from batchkiln.store.item_sources import stale_items
 from batchkiln.store.items import Filter, Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.reviews import Decided, ReviewReport, Reviews, ReviewStep, review
@@ -262,8 +263,10 @@ def test_choice_names_what_it_lets_begin_and_what_was_sent_before(queue: QueueFi
     queue.end(attempt_id, "succeeded")
     queue.move("clip", Event.OUTPUTS_READY)
     queue.move("clip", Event.FILES_SAVED)
+    assert stale_items(queue.connection, 1) == 0  # nothing else is offered yet
     decide(queue, Decided.KEEP, "owl-3")
     assert effects(queue, "owl-3") == [f"{sent}; {redo}"]
+    assert stale_items(queue.connection, 1) == 1
 
     sources = Items(queue.connection).by_name("birds", "clip").sources
     assert stale_text(sources, "birds") == "stale: it was made from owl-2, and another variant was chosen since"
@@ -273,6 +276,7 @@ def test_choice_names_what_it_lets_begin_and_what_was_sent_before(queue: QueueFi
     decide(queue, Decided.KEEP, "owl-2")
     sources = Items(queue.connection).by_name("birds", "clip").sources
     assert stale_text(sources, "birds") == "stale: it was made from an earlier version of a chosen one of owl"
+    assert stale_items(queue.connection, 1) == 1
 
 
 def test_verdict_about_what_nothing_is_made_from_says_no_more(queue: QueueFile) -> None:

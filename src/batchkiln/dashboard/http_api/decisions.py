@@ -71,6 +71,7 @@ async def _review(call: Call[Query, VerdictBody], decided: Decided) -> ReviewedD
         await _require(changes, job, list(named))
         report = await changes.review(job, named, decided, by=call.principal.name)
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
+        effects = await changes.reader.read(lambda reader: reader.reviews.effects(job, report.changed))
         if not report.changed and await changes.reader.read(_has_conflict, job, report, decided, named):
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in report.skipped)
             raise ProblemError(
@@ -79,7 +80,7 @@ async def _review(call: Call[Query, VerdictBody], decided: Decided) -> ReviewedD
                 "Look at the current version of the item, and decide again.",
                 more={"skipped": skipped_document(report.skipped)},
             )
-    return reviewed_document(job, {decided: report}, summary)
+    return reviewed_document(job, {decided: report}, summary, effects)
 
 
 def _has_conflict(
