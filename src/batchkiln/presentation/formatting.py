@@ -83,6 +83,15 @@ def format_until(instant: datetime, time_scale: float) -> str:
     return format_minute(instant) + ("" if time_scale == 1 else " by the service's clock")
 
 
+def format_wait_end(until: datetime, now: datetime, time_scale: float) -> str:
+    """Format the end of a wait in service time, and how long it takes; for a clock that runs faster, in both times."""
+    seconds = (until - now).total_seconds()
+    left = f"in {format_duration(seconds)}"
+    if time_scale != 1:
+        left += f" of its time, about {format_duration(seconds / time_scale)} of yours"
+    return f"{format_until(until, time_scale)} ({left})"
+
+
 def format_second(instant: datetime, zone: tzinfo | None = None) -> str:
     """Format an instant to the second, without the name of the time zone; by default, that of this machine."""
     return instant.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")

@@ -19,6 +19,7 @@ from batchkiln.presentation.formatting import format_age, format_minute, plural,
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
+    from batchkiln.presentation.account_waits import Wait
     from batchkiln.presentation.worker_views import SharedBy
 
 
@@ -98,12 +99,17 @@ class JobView(Shown):
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """An account with today's usage; `limits` is None if its profile is not configured."""
+    """An account with today's usage; `limits` is None if its profile is not configured.
+
+    `wait` is known to `read_status` only. `time_scale` is service seconds per real second.
+    """
 
     summary: AccountSummary
     usage: DayUsage
     limits: Limits | None
     now: datetime
+    time_scale: float = 1.0
+    wait: "Wait | None" = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -179,6 +185,31 @@ def read_overview(
     return replace(overview, jobs=jobs)
 
 
+def read_status(
+    reader: Reader,
+    config: Config,
+    names: Sequence[str] | None,
+    machine_now: datetime,
+    observed: Mapping[str, datetime] | None = None,
+) -> Overview:
+    """Read an overview as above. If everything of a queue that is run waits, its accounts have their waits as well."""
+    overview = read_overview(reader, config, names, machine_now, observed)
+    at_work = [view.summary for view in overview.jobs if view.summary.left]
+    if not overview.is_driven or not at_work or any(summary.under_way for summary in at_work):
+        return overview
+    from batchkiln.presentation.account_waits import account_status  # noqa: PLC0415  slow to import, and rarely needed
+
+    profiles = config.profiles
+    waits = {
+        view.summary.id: account_status(reader, view, profiles[view.summary.profile]).wait
+        for view in overview.accounts
+        if view.summary.profile in {summary.profile for summary in at_work} & profiles.keys()
+    }
+    return replace(
+        overview, accounts=tuple(replace(view, wait=waits.get(view.summary.id)) for view in overview.accounts)
+    )
+
+
 _NO_ANSWER: Final = JobEnd(reason="the service does not answer")
 
 
@@ -219,7 +250,9 @@ def _account(account: AccountSummary, config: Config, now: datetime) -> AccountV
     if profile is None or account.name not in {each.name for each in profile.accounts}:
         account = replace(account, outage=None)  # nobody asks for it any more, so nobody records the end
     usage = account.usage if profile is None else usage_today(account, profile, now)
-    return AccountView(account, usage, profile.limits if profile else None, now)
+    if profile is None:
+        return AccountView(account, usage, None, now)
+    return AccountView(account, usage, profile.limits, now, profile.time_scale)
 
 
 def estimated_ends(
