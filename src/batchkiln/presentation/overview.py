@@ -241,8 +241,24 @@ def read_accounts(
     """Read all accounts, and the service times of the profiles of the queue, the configuration and `profiles`."""
     accounts = reader.accounts.summaries()
     names = {account.profile for account in accounts} | set(config.profiles) | profiles
-    times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})
+    times = {name: service_time(reader, config, name, machine_now) for name in names} | dict(observed or {})
     return tuple(_account(account, config, times[account.profile]) for account in accounts), times
+
+
+def service_time(reader: Reader, config: Config, name: str, machine_now: datetime) -> datetime:
+    """Return the best estimate of a service's time while this process does not talk to it.
+
+    The queue has the time of the last request. A clock that runs faster has gone on since, which is no less than the
+    time since the last change of the queue, as long as the same process runs it.
+    """
+    known, profile, held = reader.accounts.service_time(name, machine_now), config.profiles.get(name), reader.lease()
+    if profile is None or profile.time_scale == 1 or held is None or not held.is_alive:
+        return known
+    changed_at = reader.written_at()
+    if changed_at is None or not held.started_at <= changed_at <= machine_now:
+        return known
+    then = reader.accounts.service_time(name, changed_at)
+    return max(known, then + (machine_now - changed_at) * profile.time_scale)
 
 
 def _account(account: AccountSummary, config: Config, now: datetime) -> AccountView:

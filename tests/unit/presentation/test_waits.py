@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,10 @@ from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_waits import AccountStatus, account_status
 from batchkiln.presentation.formatting import format_minute
-from batchkiln.presentation.overview import read_accounts, read_status
+from batchkiln.presentation.overview import read_accounts, read_status, service_time
 from batchkiln.store import Reader
 from batchkiln.store.lock import record_lease
+from batchkiln.store.meta import write_meta
 from batchkiln.store.session import Session
 from support.queue_file import NOW, QueueFile, spec
 
@@ -76,6 +77,24 @@ def test_status_tells_a_wait_of_everything_in_both_times(queue: QueueFile) -> No
         f"(in {hours:.0f} h 0 min of its time, about {hours:.0f} min 0 s of yours) "
         "for the next day: today's credits do not cover the next item"
     ) in lines
+
+
+@pytest.mark.parametrize(("scale", "is_driven", "seconds"), [(60.0, True, 3600), (1.0, True, 0), (60.0, False, 0)])
+def test_a_faster_clock_goes_on_between_requests(
+    queue: QueueFile, scale: float, seconds: float, *, is_driven: bool
+) -> None:
+    """For others than the process that runs the queue: a minute after the last change, as long as it runs."""
+    known = datetime(2100, 1, 1, tzinfo=UTC)
+    write_meta(queue.connection, "service_time/local", str(to_milliseconds(known)))
+    if is_driven:
+        record_lease(queue.connection, "run", 0)
+    reader, config = Reader(queue.connection), Config({"local": replace(PROFILE, scale=scale)}, "local")
+    changed_at = reader.written_at()
+    assert changed_at is not None
+
+    found = service_time(reader, config, "local", changed_at + timedelta(minutes=1))
+
+    assert found == known + timedelta(seconds=seconds)
 
 
 def test_status_tells_no_wait_while_something_is_under_way(queue: QueueFile) -> None:
