@@ -74,7 +74,7 @@ def test_status_tells_a_wait_of_everything_in_both_times(queue: QueueFile) -> No
     hours = (PROFILE.day.reset_after(AT) - AT).total_seconds() / 3600
     assert (
         f"local/main waits until {format_minute(PROFILE.day.reset_after(AT))} by the service's clock "
-        f"(in {hours:.0f} h 0 min of its time, about {hours:.0f} min 0 s of yours) "
+        f"(in {hours:.0f} h of its time, about {hours:.0f} min of yours) "
         "for the next day: today's credits do not cover the next item"
     ) in lines
 
