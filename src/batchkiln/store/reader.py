@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -114,6 +115,12 @@ class Reader:
     def lease(self) -> Lease | None:
         """Return the process that drives the queue, or was killed while it did; None if there is none."""
         return lease(self._connection)
+
+    def written_at(self) -> datetime | None:
+        """Return when the queue's file was last changed, by the machine's clock; None for a queue in a database."""
+        from batchkiln.store.sqlite.file_session import written_at  # noqa: PLC0415  see `drivers`
+
+        return written_at(self._connection)
 
     def is_driven(self) -> bool:
         """Return whether a living process drives the queue, or a living worker shares it."""
