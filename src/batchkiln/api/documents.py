@@ -263,9 +263,9 @@ def reviewed_document(
         "undone": changed[Decided.UNDO],
         "made_ready": sum(report.made_ready for report in reports.values()),
         "effects": {
-            "ready": list(effects.ready),
-            "may_cost": effects.ready_credits,
-            "unquoted": effects.unquoted,
+            "ready": list(effects.ready.items),
+            "may_cost": effects.ready.credits,
+            "unquoted": effects.ready.unpriced,
             "begun": [_made_document(item) for item in effects.begun],
             "outdated": [_made_document(item) for item in effects.outdated],
         },

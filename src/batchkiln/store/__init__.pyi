@@ -124,7 +124,9 @@ from .resolution import (
 )
 from .reviews import (
     Decided as Decided,
+    KnownPrice as KnownPrice,
     MadeItem as MadeItem,
+    Release as Release,
     ReviewEffects as ReviewEffects,
     ReviewReport as ReviewReport,
     ReviewStep as ReviewStep,

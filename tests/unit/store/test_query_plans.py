@@ -20,6 +20,7 @@ COLD: Final = frozenset(
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
 
 SCANNED: Final = {
+    "kept_of_groups": {"reviewed"},  # the groups of the reviewed items
     "job_stale": {"stale", "choice", "(subquery-6)", "(subquery-7)"},  # the kept items of each group that others use
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
