@@ -134,7 +134,7 @@ def test_a_program_reads_what_a_verdict_lets_begin(workspace: Workspace) -> None
     workspace.call("review", "owls", "--drop", "owl-1")
     second = workspace.call("review", "owls", "--keep", "owl-2", "--json").document["effects"]
 
-    assert first == {"ready": ["fly"], "may_cost": None, "unquoted": 1, "begun": [], "outdated": []}
+    assert first == {"ready": ["fly"], "may_cost": 2, "unquoted": 0, "begun": [], "outdated": []}
     (outdated,) = second["outdated"]
     assert (outdated["item"], outdated["made_from"], outdated["done"]) == ("fly", "owl-1", True)
     assert outdated["credits"] > 0
