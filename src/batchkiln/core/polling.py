@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from math import ceil, erf, exp, inf, log, sqrt
 from operator import mul
-from typing import Final
+from typing import Final, NamedTuple
 
 LONG_PENDING: Final = timedelta(hours=1)
 """A generation that runs longer than this is shown to a person; polling continues (Service rule 4.5)."""
@@ -98,15 +98,11 @@ class Guess:
     is_known: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(NamedTuple):
     """A log-normal distribution of durations; `spread` is the standard deviation of the logarithm."""
 
     log_median: float
     spread: float
-
-    def share_ended(self, log_seconds: float) -> float:
-        return (1 + erf((log_seconds - self.log_median) / (self.spread * _ROOT))) / 2
 
 
 _ROOT: Final = sqrt(2)
@@ -119,6 +115,7 @@ class DurationModel:
         """Start with the observations of earlier runs, oldest first."""
         self._guess = guess
         self._shapes = _shapes(guess)
+        self._scaled = [(log_median, 1 / (spread * _ROOT)) for log_median, spread in self._shapes]
         self._prior = _normalized([_prior(shape, guess) for shape in self._shapes])
         self._fits = [[0.0] * len(self._shapes) for _ in _MEMORIES]
         self._beliefs = [self._prior for _ in _FIRST_TRUST]
@@ -133,43 +130,44 @@ class DurationModel:
         """Learn from an observation."""
         self.seen += 1
         self._schedule = None
-        fit = [_ODD + share for share in self._shares_within(observation)]
+        fit = self._fit(observation)
         foretold = [sum(map(mul, belief, fit)) for belief in self._beliefs]
         trust = _normalized([each * probability for each, probability in zip(self._trust, foretold, strict=True)])
         self._trust = [
             (1 - _RENEWAL) * each + _RENEWAL * first for each, first in zip(trust, _FIRST_TRUST, strict=True)
         ]
-        logs = [log(each) for each in fit]
+        logs = list(map(log, fit))
         self._fits = [
-            [memory * old + new for old, new in zip(fits, logs, strict=True)]
+            [memory * old + new for old, new in zip(fits, logs)]  # noqa: B905  a check for each would take as long
             for memory, fits in zip(_MEMORIES, self._fits, strict=True)
         ]
         rate = max((self.seen + 1) ** -_LEARNING, _LEAST_LEARNING)
-        mixture, scale = self._beliefs[-1], rate / foretold[-1]
+        mixture, kept, scale = self._beliefs[-1], 1 - rate, rate / foretold[-1]
         self._beliefs = [
             *(self._belief(fits) for fits in self._fits),
-            [weight * (1 - rate + scale * each) for weight, each in zip(mixture, fit, strict=True)],
+            [weight * (kept + scale * each) for weight, each in zip(mixture, fit)],  # noqa: B905  as above
         ]
 
-    def _shares_within(self, observation: Observation) -> list[float]:
-        """Return the share of each distribution within an observation."""
+    def _fit(self, observation: Observation) -> list[float]:
+        """Return the likelihood of an observation under each distribution."""
         high = log(observation.ended_seconds)
         if observation.going_seconds <= 0:
-            return [shape.share_ended(high) for shape in self._shapes]
+            return [_ODD + (1 + erf((high - middle) * factor)) / 2 for middle, factor in self._scaled]
         low = log(observation.going_seconds)
-        return [shape.share_ended(high) - shape.share_ended(low) for shape in self._shapes]
+        return [
+            _ODD + (erf((high - middle) * factor) - erf((low - middle) * factor)) / 2
+            for middle, factor in self._scaled
+        ]
 
     def _belief(self, fits: list[float]) -> list[float]:
         """Return the weights of the distributions whose fits to the observations are given as logarithms."""
         top = max(fits)
-        return _normalized([prior * exp(fit - top) for prior, fit in zip(self._prior, fits, strict=True)])
+        return _normalized(list(map(mul, self._prior, [exp(fit - top) for fit in fits])))
 
     def _likely(self) -> list[tuple[_Shape, float]]:
         """Return the likely distributions with their weights, which sum to 1."""
-        together = [
-            sum(trust * weight for trust, weight in zip(self._trust, weights, strict=True))
-            for weights in zip(*self._beliefs, strict=True)
-        ]
+        (long, short, mixed), beliefs = self._trust, zip(*self._beliefs, strict=True)
+        together = [long * one + short * two + mixed * three for one, two, three in beliefs]
         least = max(together) * _NEGLIGIBLE
         kept = [(shape, weight) for shape, weight in zip(self._shapes, together, strict=True) if weight > least]
         total = sum(weight for _, weight in kept)
@@ -242,8 +240,8 @@ def _prior(shape: _Shape, guess: Guess) -> float:
 
 
 def _normalized(weights: Sequence[float]) -> list[float]:
-    total = sum(weights)
-    return [weight / total for weight in weights]
+    factor = 1 / sum(weights)
+    return [weight * factor for weight in weights]
 
 
 _FINE: Final = 20  # steps per interval, where durations vary by less than _VARIED intervals
@@ -296,8 +294,10 @@ def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _
     following = [0] * count
     for now in range(count - 1, -1, -1):
         ended = share[now]
-        idle, then = min((seen[then] - moments[then] * ended, then) for then in range(now + gap, now + 2 * gap + 1))
-        following[now] = first + then
+        window = slice(now + gap, now + 2 * gap + 1)
+        idles = [part - moment * ended for part, moment in zip(seen[window], moments[window])]  # noqa: B905  as above
+        idle = min(idles)
+        following[now] = first + now + gap + idles.index(idle)
         seen[now] = moments[now] * ended + idle
     clock = range(-first % gap, len(moments), gap)  # polls every interval, from where the first may find an end
     idle_by_clock = sum(
@@ -311,7 +311,7 @@ def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _
 
 def _shares_ended(likely: Sequence[tuple[_Shape, float]], moments: Sequence[float]) -> list[float]:
     """Return the share of generations that are expected to end by each moment, in ascending order."""
-    scaled = [(shape.log_median, 1 / (shape.spread * _ROOT)) for shape, _ in likely]
+    scaled = [(log_median, 1 / (spread * _ROOT)) for (log_median, spread), _ in likely]
     weights = [weight / 2 for _, weight in likely]
     logs = [log(moment) if moment else -inf for moment in moments]
     return [0.5 + sum(map(mul, weights, [erf((at - middle) * factor) for middle, factor in scaled])) for at in logs]

@@ -75,6 +75,7 @@ class _Account:
     slot_due: NotBefore = _NEVER
     preparation_due: NotBefore = _NEVER
     is_stale: bool = False  # something has changed since the last decisions
+    poll_planned_after: int | None = None  # the number of requests before the slot chose to poll; None if it did not
 
     @property
     def name(self) -> str:
@@ -134,6 +135,7 @@ class EventModel:
         self._order = count()
         self._finished: list[ModelledItem] = []  # with files to download
         self._attempt_ids = count(1)
+        self._requests = 0
         durations, host = DurationModels(profile.limits.poll_interval_seconds), HostRateLimit.of(profile.limits)
         first = profile.account_names[0]
         self._accounts = [
@@ -171,13 +173,21 @@ class EventModel:
             is_settled = True
             for account in self._accounts:
                 if account.is_stale or account.due_at <= self._time:
-                    account.is_stale = is_settled = False
-                    now = self._now()
-                    queue, view = self._look(account, now)
-                    if not account.is_sending:
-                        account.slot_due = self._drive_slot(account, queue, view, now)
-                    if not account.is_preparing:  # by the same look: what the slot begins is no news to its account
-                        account.preparation_due = self._prepare(account, queue, view, now)
+                    is_settled = False
+                    self._decide_for(account)
+
+    def _decide_for(self, account: _Account) -> None:
+        """Begin what is due. The preparation decides by the look of the slot, whose start is no news to its account."""
+        is_stale, account.is_stale = account.is_stale, False
+        if account.poll_planned_after == self._requests and not is_stale and account.preparation_due.at > self._time:
+            self._poll(account)  # nothing has changed since it was chosen
+            return
+        now = self._now()
+        queue, view = self._look(account, now)
+        if not account.is_sending and (is_stale or account.slot_due.at <= self._time):
+            account.slot_due = self._drive_slot(account, queue, view, now)
+        if not account.is_preparing and (is_stale or account.preparation_due.at <= self._time):
+            account.preparation_due = self._prepare(account, queue, view, now)
 
     def _look(self, account: _Account, now: ClockReading) -> tuple[QueueView, AccountView]:
         """Return what the planner decides by."""
@@ -197,14 +207,14 @@ class EventModel:
     def _drive_slot(self, account: _Account, queue: QueueView, view: AccountView, now: ClockReading) -> NotBefore:
         """Begin the slot's next action if it is due; return when to decide again."""
         action = choose_action(queue, view, now)
+        account.poll_planned_after = self._requests if isinstance(action, Poll) else None
         if action.due.at > now.monotonic:
             return action.due
         match action:
             case Submit(candidate=candidate):
                 self._submit(account, candidate, now)
             case Poll():
-                account.is_sending = True
-                self._send(account, RequestKind.READ, self._polled)
+                self._poll(account)
             case _:
                 raise NotModelledError(type(action).__name__)
         return _NEVER
@@ -233,6 +243,10 @@ class EventModel:
 
     # --- requests and replies ---
 
+    def _poll(self, account: _Account) -> None:
+        account.is_sending, account.slot_due = True, _NEVER
+        self._send(account, RequestKind.READ, self._polled)
+
     def _submit(self, account: _Account, candidate: Candidate, now: ClockReading) -> None:
         assert candidate.cost is not None, "only a quoted item is submitted"
         account.is_sending = True
@@ -249,6 +263,7 @@ class EventModel:
     def _send(self, account: _Account, kind: RequestKind, on_reply: Callable[[_Sent], None]) -> None:
         """Record a request and send it. Its reply is an event."""
         now = self._now()
+        self._requests += 1
         account.rates.acquire(kind)
         days = account.rates.days(now)
         self._count(account, kind, days)
@@ -316,8 +331,8 @@ class EventModel:
         account.polls.touch(attempt.id, now.monotonic)
         account.polls.observe(attempt, status, sent_at=sent.sent_at, seen_at=now.monotonic)
         account.is_sending = False
-        account.is_stale = True
         if not status.is_ended:
+            account.slot_due = NotBefore(self._time)  # nobody else has any news
             return
         account.polls.forget(attempt.id)
         account.generation = None
