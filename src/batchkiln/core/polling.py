@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from math import ceil, erf, exp, inf, log, sqrt
+from math import ceil, erf, exp, log, sqrt
 from operator import mul
 from typing import Final, NamedTuple
 
@@ -121,6 +121,7 @@ class DurationModel:
         self._beliefs = [self._prior for _ in _FIRST_TRUST]
         self._trust = list(_FIRST_TRUST)
         self._schedule: _Schedule | None = None
+        self._shares = _Shares()
         self.seen = 0
         """The number of observations."""
         for observation in deque(observations, maxlen=REMEMBERED):
@@ -155,14 +156,14 @@ class DurationModel:
             return [_ODD + (1 + erf((high - middle) * factor)) / 2 for middle, factor in self._scaled]
         low = log(observation.going_seconds)
         return [
-            _ODD + (erf((high - middle) * factor) - erf((low - middle) * factor)) / 2
-            for middle, factor in self._scaled
+            _ODD + (erf((high - middle) * factor) - erf((low - middle) * factor)) / 2 for middle, factor in self._scaled
         ]
 
     def _belief(self, fits: list[float]) -> list[float]:
         """Return the weights of the distributions whose fits to the observations are given as logarithms."""
         top = max(fits)
-        return _normalized(list(map(mul, self._prior, [exp(fit - top) for fit in fits])))
+        least = top - _UNLIKELY
+        return _normalized(list(map(mul, self._prior, [exp(fit - top) if fit > least else 0.0 for fit in fits])))
 
     def _likely(self) -> list[tuple[_Shape, float]]:
         """Return the likely distributions with their weights, which sum to 1."""
@@ -194,7 +195,7 @@ class DurationModel:
         if not interval_seconds or not (self.seen or self._guess.is_known):
             return elapsed_seconds + interval_seconds
         if self._schedule is None:
-            self._schedule = _best_schedule(self._likely(), interval_seconds)
+            self._schedule = _best_schedule(self._likely(), interval_seconds, self._shares)
         return max(elapsed_seconds + interval_seconds, self._schedule.after(elapsed_seconds))
 
 
@@ -215,6 +216,7 @@ def guess_from(similar: Sequence[tuple[DurationModel, float]]) -> Guess:
 
 _SIBLING_SPREAD: Final = 0.2
 _OTHER_VARIATION: Final = 0.2  # the weight of any variation, beside that of similar kinds
+_UNLIKELY: Final = 50.0  # distributions that fit worse by so much, as a logarithm, have no weight
 _NEGLIGIBLE: Final = 3e-3  # distributions with so small a part of the greatest weight are left out
 
 
@@ -249,6 +251,7 @@ _COARSE: Final = 10
 _VARIED: Final = 0.6
 _LEAST_GAIN: Final = 0.025  # in intervals: the idle time that a schedule has to save to be used
 _TOO_VARIED: Final = 2.0  # standard deviation in intervals, beyond which every interval is best
+_COLUMNS_KEPT: Final = 256  # distributions whose shares are kept for the next schedule; some dozens are likely at once
 _TAIL: Final = 3.0  # standard deviations covered; a longer generation is polled every interval
 
 
@@ -270,7 +273,31 @@ class _Schedule:
         return self.following[here] * self.step_seconds if 0 <= here < len(self.following) else 0.0
 
 
-def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _Schedule:
+class _Shares:
+    """The shares that have ended at multiples of a step; kept from one schedule to the next, which looks at most."""
+
+    def __init__(self) -> None:
+        self._columns: dict[tuple[_Shape, float], list[float]] = {}  # twice the share less one, from step 0 on
+
+    def ended(self, likely: Sequence[tuple[_Shape, float]], step: float, first: int, count: int) -> list[float]:
+        """Return the share of generations that are expected to end by each of `count` steps from `first` on."""
+        if len(self._columns) > _COLUMNS_KEPT:
+            self._columns.clear()
+        columns = [self._column(shape, step, first + count)[first : first + count] for shape, _ in likely]
+        weights = [weight / 2 for _, weight in likely]
+        return [0.5 + sum(map(mul, weights, ended)) for ended in zip(*columns, strict=True)]
+
+    def _column(self, shape: _Shape, step: float, length: int) -> list[float]:
+        """Return at least `length` values of a distribution's error function."""
+        column = self._columns.setdefault((shape, step), [-1.0])
+        if len(column) < length:
+            factor = 1 / (shape.spread * _ROOT)
+            steps = range(len(column), length + _FINE)
+            column += [erf((log(number * step) - shape.log_median) * factor) for number in steps]
+        return column
+
+
+def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float, shares: _Shares) -> _Schedule:
     """Choose the next poll for each step, backwards from the last. A gap never exceeds two intervals."""
     mean = sum(weight * exp(shape.log_median) for shape, weight in likely)
     square = sum(weight * exp(2 * shape.log_median + shape.spread**2) for shape, weight in likely)
@@ -282,7 +309,7 @@ def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _
     first = max(0, int((mean - _TAIL * deviation) / step) - 2 * gap)
     count = ceil((mean + _TAIL * deviation) / step) + gap - first
     moments = [(first + number) * step for number in range(count + 2 * gap + 1)]
-    share = _shares_ended(likely, moments)
+    share = shares.ended(likely, step, first, len(moments))
     partial = [0.0]  # of the mean, up to each step
     for (before, after), (earlier, later) in zip(pairwise(moments), pairwise(share), strict=True):
         partial.append(partial[-1] + (later - earlier) * (before + after) / 2)
@@ -307,11 +334,3 @@ def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _
     if least_idle > idle_by_clock - _LEAST_GAIN * interval:
         return _Schedule(interval, 0, ())
     return _Schedule(step, first, following)
-
-
-def _shares_ended(likely: Sequence[tuple[_Shape, float]], moments: Sequence[float]) -> list[float]:
-    """Return the share of generations that are expected to end by each moment, in ascending order."""
-    scaled = [(log_median, 1 / (spread * _ROOT)) for (log_median, spread), _ in likely]
-    weights = [weight / 2 for _, weight in likely]
-    logs = [log(moment) if moment else -inf for moment in moments]
-    return [0.5 + sum(map(mul, weights, [erf((at - middle) * factor) for middle, factor in scaled])) for at in logs]
