@@ -13,13 +13,14 @@ Polls keep the interval from each other and from the create, so there are never 
 interval (Service rule 4.4). What is too uncertain to gain anything is polled every interval.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
-from math import ceil, erf, exp, log, sqrt
-from operator import mul
+from itertools import pairwise, repeat
+from math import ceil, erf, exp, inf, log, sqrt
+from operator import mul, sub
 from typing import Final, NamedTuple
 
 LONG_PENDING: Final = timedelta(hours=1)
@@ -62,6 +63,7 @@ _GUESS_SPREAD: Final = 0.8  # of the logarithm of the median around the guess wi
 _SURPRISE: Final = 0.1  # density of the medians far from the guess, relative to the guess, for a guess as wide as 1
 _REACH: Final = 2.25  # medians as far from the guess as so many of its spreads
 _LEAST_REACH: Final = log(3)
+_WITHIN: Final = 5.0  # spreads on each side of the median: all but a part in a million
 _ODD: Final = 0.003  # the probability of any interval under any distribution: a service that was down, or retried
 _MEMORIES: Final = (0.99, 0.85)  # factors on an observation's weight for each newer one
 _LEARNING: Final = 0.67  # of the mixture: the n-th observation moves this power of 1 / n of its weight
@@ -115,7 +117,9 @@ class DurationModel:
         """Start with the observations of earlier runs, oldest first."""
         self._guess = guess
         self._shapes = _shapes(guess)
-        self._scaled = [(log_median, 1 / (spread * _ROOT)) for log_median, spread in self._shapes]
+        self._medians = {
+            spread: [each.log_median for each in self._shapes if each.spread == spread] for spread in _SPREADS
+        }
         self._prior = _normalized([_prior(shape, guess) for shape in self._shapes])
         self._fits = [[0.0] * len(self._shapes) for _ in _MEMORIES]
         self._beliefs = [self._prior for _ in _FIRST_TRUST]
@@ -150,14 +154,23 @@ class DurationModel:
         ]
 
     def _fit(self, observation: Observation) -> list[float]:
-        """Return the likelihood of an observation under each distribution."""
-        high = log(observation.ended_seconds)
-        if observation.going_seconds <= 0:
-            return [_ODD + (1 + erf((high - middle) * factor)) / 2 for middle, factor in self._scaled]
-        low = log(observation.going_seconds)
-        return [
-            _ODD + (erf((high - middle) * factor) - erf((low - middle) * factor)) / 2 for middle, factor in self._scaled
-        ]
+        """Return the likelihood of an observation under each distribution.
+
+        Nearly all of a distribution is within `_WITHIN` spreads of its median, and the medians of each spread ascend.
+        """
+        low, high, fit = -inf, log(observation.ended_seconds), list[float]()
+        if observation.going_seconds > 0:
+            low = log(observation.going_seconds)
+        for spread, medians in self._medians.items():
+            first, last = (bisect_left(medians, moment) for moment in (low - _WITHIN * spread, high + _WITHIN * spread))
+            factor = 1 / (spread * _ROOT)
+            fit += [_ODD] * first
+            fit += [
+                _ODD + (erf((high - median) * factor) - erf((low - median) * factor)) / 2
+                for median in medians[first:last]
+            ]
+            fit += [_ODD] * (len(medians) - last)
+        return fit
 
     def _belief(self, fits: list[float]) -> list[float]:
         """Return the weights of the distributions whose fits to the observations are given as logarithms."""
@@ -322,7 +335,7 @@ def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float, shar
     for now in range(count - 1, -1, -1):
         ended = share[now]
         window = slice(now + gap, now + 2 * gap + 1)
-        idles = [part - moment * ended for part, moment in zip(seen[window], moments[window])]  # noqa: B905  as above
+        idles = list(map(sub, seen[window], map(mul, moments[window], repeat(ended))))
         idle = min(idles)
         following[now] = first + now + gap + idles.index(idle)
         seen[now] = moments[now] * ended + idle

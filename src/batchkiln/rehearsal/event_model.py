@@ -130,6 +130,7 @@ class EventModel:
         self._zero = (starts_at - EPOCH).total_seconds()
         self._starts_at_ms = to_milliseconds(starts_at)
         self._offset = ClockOffset(self._zero, self._zero)
+        self._reading = self._offset.now(self._time)
         self._idle: deque[float] = deque()  # since when each open connection was not used
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -277,6 +278,7 @@ class EventModel:
         self._idle.append(self._time)
         date = datetime.fromtimestamp(self._ms_of(sent.arrives_at) // 1000, UTC)
         self._offset = self._offset.observe(date, sent_at=sent.sent_at, received_at=self._time, expected=self._zero)
+        self._reading = self._offset.now(self._time)
         now = self._now()
         account.rates.release(sent.kind, now.monotonic)
         self._count(account, sent.kind, [day for day in account.rates.days(now) if day not in sent.days])
@@ -361,7 +363,9 @@ class EventModel:
     # --- time ---
 
     def _now(self) -> ClockReading:
-        return self._offset.now(self._time)
+        if self._reading.monotonic != self._time:
+            self._reading = self._offset.now(self._time)
+        return self._reading
 
     def _ms_of(self, at: float) -> int:
         """Return the service's instant at a time of the loop, in milliseconds."""

@@ -13,15 +13,15 @@ from typing import Final
 import orjson
 
 from batchkiln_service.config import AccountConfig
-from batchkiln_service.db.credits import Movement, add_usage, open_account, transfer
+from batchkiln_service.db.credits import add_usage, open_account, transfer
 from batchkiln_service.db.setup import schema
 from batchkiln_service.db.sql import load_queries
 from batchkiln_service.rules.lifecycle import Outcome, Status
 
 _SQL: Final = load_queries("modelled_tables")
 
-LogRow = tuple[str | int | None, ...]
-"""The columns of `requests`, in the order of the schema, without the id."""
+LogRow = tuple[str | int | bytes | None, ...]
+"""The columns of a table; those of `requests` are in the order of the schema, without the id."""
 
 
 @dataclass(slots=True)
@@ -68,8 +68,16 @@ def filled_tables(
             open_account(connection, account.name, subscription=account.subscription)
             transfer(connection, account.name, "purchase", account.credits, generation_id=None, at_ms=0)
         connection.executemany(_SQL["insert_logged"], log)
-        for each in generations:
-            _insert(connection, each, now_ms)
+        made = list(generations)
+        connection.executemany(_SQL["insert_ended_generation"], (_row_of(each, now_ms) for each in made))
+        connection.executemany(
+            _SQL["insert_key"], ((each.account, each.id, each.body_sha256, each.id) for each in made)
+        )
+        connection.executemany(_SQL["insert_reserve"], (_transfer_of(each, each.created_at_ms) for each in made))
+        ended = [each for each in made if each.finish_at_ms <= now_ms]
+        for is_failed, statement in ((True, _SQL["insert_refund"]), (False, _SQL["insert_charge"])):
+            alike = (each for each in ended if (each.outcome == "failed") is is_failed)
+            connection.executemany(statement, (_transfer_of(each, each.finish_at_ms) for each in alike))
         for (name, day), credit_count in used_credits.items():
             add_usage(connection, name, day, credits=credit_count)
         connection.execute(_SQL["fill_credit_sides"])
@@ -77,29 +85,24 @@ def filled_tables(
         yield connection
 
 
-def _insert(connection: sqlite3.Connection, each: ModelledGeneration, now_ms: int) -> None:
-    """Insert a generation with its transfers, and its end if that was before now."""
-    has_ended = each.finish_at_ms <= now_ms
-    connection.execute(
-        _SQL["insert_ended_generation"],
-        (
-            each.id,
-            each.account,
-            each.model,
-            each.cost_credits,
-            each.created_at_ms,
-            each.processing_at_ms,
-            each.finish_at_ms,
-            each.outcome,
-            each.created_at_ms if each.outcome == "success" else None,
-            each.finish_at_ms if has_ended else None,
-            each.end_seen_at_ms,
-            each.last_polled_at_ms,
-            orjson.dumps({"prompt": each.prompt}),
-        ),
+def _row_of(each: ModelledGeneration, now_ms: int) -> LogRow:
+    """Return the columns of a generation, with its end if that was before now."""
+    return (
+        each.id,
+        each.account,
+        each.model,
+        each.cost_credits,
+        each.created_at_ms,
+        each.processing_at_ms,
+        each.finish_at_ms,
+        each.outcome,
+        each.created_at_ms if each.outcome == "success" else None,
+        each.finish_at_ms if each.finish_at_ms <= now_ms else None,
+        each.end_seen_at_ms,
+        each.last_polled_at_ms,
+        orjson.dumps({"prompt": each.prompt}),
     )
-    connection.execute(_SQL["insert_key"], (each.account, each.id, each.body_sha256, each.id))
-    transfer(connection, each.account, "reserve", each.cost_credits, generation_id=each.id, at_ms=each.created_at_ms)
-    if has_ended:
-        end: Movement = "refund" if each.outcome == "failed" else "charge"
-        transfer(connection, each.account, end, each.cost_credits, generation_id=each.id, at_ms=each.finish_at_ms)
+
+
+def _transfer_of(each: ModelledGeneration, at_ms: int) -> LogRow:
+    return each.account, each.cost_credits, each.id, at_ms

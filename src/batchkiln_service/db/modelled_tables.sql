@@ -14,6 +14,18 @@ INSERT INTO generations (id, account, key_sha256, model, cost_credits, created_a
     outcome, rendered_at_ms, ended_at_ms, end_seen_at_ms, last_polled_at_ms, drawing_json)
 VALUES (?, ?, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: insert_reserve
+INSERT INTO transfers (account, kind, taken_from, given_to, credits, generation_id, at_ms)
+VALUES (?, 'reserve', 'available', 'reserved', ?, ?, ?)
+
+-- name: insert_charge
+INSERT INTO transfers (account, kind, taken_from, given_to, credits, generation_id, at_ms)
+VALUES (?, 'charge', 'reserved', 'charged', ?, ?, ?)
+
+-- name: insert_refund
+INSERT INTO transfers (account, kind, taken_from, given_to, credits, generation_id, at_ms)
+VALUES (?, 'refund', 'reserved', 'available', ?, ?, ?)
+
 -- name: fill_credit_sides
 INSERT INTO credit_sides (account, side, credits)
 SELECT a.name, s.side, coalesce(sum(CASE s.side WHEN t.given_to THEN t.credits WHEN t.taken_from THEN -t.credits END), 0)
