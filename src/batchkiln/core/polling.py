@@ -176,7 +176,8 @@ class DurationModel:
         """Return the weights of the distributions whose fits to the observations are given as logarithms."""
         top = max(fits)
         least = top - _UNLIKELY
-        return _normalized(list(map(mul, self._prior, [exp(fit - top) if fit > least else 0.0 for fit in fits])))
+        weighed = zip(self._prior, fits)  # noqa: B905  as above
+        return _normalized([prior * exp(fit - top) if fit > least else 0.0 for prior, fit in weighed])
 
     def _likely(self) -> list[tuple[_Shape, float]]:
         """Return the likely distributions with their weights, which sum to 1."""
