@@ -113,6 +113,13 @@ from .plans import (
     PriceQuestion as PriceQuestion,
     Uploads as Uploads,
 )
+from .preparations import (
+    never_fits_error as never_fits_error,
+)
+from .queued_requests import (
+    QueuedJob as QueuedJob,
+    QueuedRequest as QueuedRequest,
+)
 from .reader import (
     Reader as Reader,
     open_reader as open_reader,
