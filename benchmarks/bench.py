@@ -41,7 +41,7 @@ PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
     "bulk": lambda share: bulk.figures(1_000_000 // share),
     "large": lambda share: large_queue.figures(1_000_000 // share),
     "pages": lambda share: pages.figures(1_000_000 // share),
-    "rehearse": lambda share: rehearse.figures(1 / share),
+    "rehearse": lambda share: rehearse.figures(1 / share, full=0.1),
     "start": lambda _: start_up.figures(9),
     "idle": lambda share: idle.figures(60 // share),
     "reading": lambda share: reading.figures(max(2, 16 // share)),

@@ -71,11 +71,11 @@ def test_variants_are_compared_on_any_screen(review: Opened, width: int, per_row
 
 def test_next_variant_is_in_view_after_one_is_dropped(review: Opened) -> None:
     """The page of a group does not go back to its top."""
-    review.page.get_by_role("button", name="Drop").first.click()
-    expect(review.page.locator(".last")).to_contain_text("owl-1 is dropped")
+    review.page.get_by_role("button", name="Drop").nth(1).click()
+    expect(review.page.locator(".last")).to_contain_text("owl-2 is dropped")
 
-    expect(review.page.locator("[data-candidate].is-chosen")).to_have_attribute("aria-label", "owl-2")
-    expect(review.page.get_by_role("button", name="Keep").nth(1)).to_be_in_viewport(ratio=1)
+    expect(review.page.locator("[data-candidate].is-chosen")).to_have_attribute("aria-label", "owl-3")
+    expect(review.page.get_by_role("button", name="Keep").nth(2)).to_be_in_viewport(ratio=1)
 
 
 def test_decision_goes_through_the_http_interface(review: Opened) -> None:

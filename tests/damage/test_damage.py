@@ -106,7 +106,7 @@ async def test_value_that_no_check_allows_is_reported(tmp_path: Path) -> None:
     path = sound_queue(tmp_path)
     content = path.read_bytes()
     told = []
-    for right, wrong in ((b"behindqueued", b"behindquoued"), (b'{"number":1', b'{"number"11')):
+    for right, wrong in ((b"behindqueued", b"behindquoued"), (b'["gen-1",', b'["gen-1";')):
         assert right in content
         path.write_bytes(content.replace(right, wrong))
         with pytest.raises(QueueUnusable) as raised:

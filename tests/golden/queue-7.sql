@@ -113,7 +113,7 @@ CREATE TABLE egress (
     epoch               INTEGER NOT NULL CHECK (epoch >= 1),
     expires_at          INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE event (
+CREATE TABLE history (
     id         INTEGER PRIMARY KEY,
     at         INTEGER NOT NULL,
     job_id     INTEGER NOT NULL REFERENCES job (id),
@@ -121,119 +121,127 @@ CREATE TABLE event (
     attempt_id INTEGER REFERENCES attempt (id),
     kind       TEXT NOT NULL,
     state      TEXT,                                         -- the item's state after it
-    detail     TEXT CHECK (json_type(detail) = 'object')
+    detail     TEXT CHECK (json_type(detail) = CASE length(kind) WHEN 1 THEN 'array' ELSE 'object' END),
+    CHECK (CASE kind
+        WHEN 'r' THEN state IS NULL
+        WHEN 'a' THEN state IS NULL
+        WHEN 'o' THEN state IS NULL
+        WHEN 's' THEN state IS NULL
+        WHEN 'f' THEN state IS NULL
+        WHEN 'w' THEN state IS NULL
+        ELSE length(kind) > 1 END)
 ) STRICT;
-INSERT INTO "event" VALUES(1,1772452800000,1,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
-INSERT INTO "event" VALUES(2,1772452800000,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(3,1772452800100,1,1,NULL,'quoted',NULL,'{"cost_credits":10}');
-INSERT INTO "event" VALUES(4,1772452800100,1,1,1,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(5,1772452800200,1,1,1,'accepted','active','{"generation_id":"gen-1","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(6,1772452830500,1,1,1,'status_seen',NULL,'{"status":"success"}');
-INSERT INTO "event" VALUES(7,1772452830500,1,1,1,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(8,1772452830600,1,1,1,'file_saved',NULL,'{"number":1,"of":1,"path":"/out/guide/done.png","size_bytes":160}');
-INSERT INTO "event" VALUES(9,1772452830600,1,1,1,'files_saved','done',NULL);
-INSERT INTO "event" VALUES(10,1772452830600,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":1,"pruned":0,"items":2,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(11,1772452830600,1,2,2,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(12,1772452830700,1,2,2,'accepted','active','{"generation_id":"gen-2","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(13,1772452861000,1,2,2,'status_seen',NULL,'{"status":"failed"}');
-INSERT INTO "event" VALUES(14,1772452861000,1,2,2,'generation_failed','queued','{"failures":1,"code":"model_error","message":"it failed"}');
-INSERT INTO "event" VALUES(15,1772452861000,1,2,3,'attempt_recorded','submitting','{"number":2,"quote_credits":10}');
-INSERT INTO "event" VALUES(16,1772452861100,1,2,3,'accepted','active','{"generation_id":"gen-3","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(17,1772452891400,1,2,3,'status_seen',NULL,'{"status":"success"}');
-INSERT INTO "event" VALUES(18,1772452891400,1,2,3,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(19,1772452891500,1,2,3,'file_saved',NULL,'{"number":1,"of":1,"path":"/out/guide/second-try.png","size_bytes":160}');
-INSERT INTO "event" VALUES(20,1772452891500,1,2,3,'files_saved','done',NULL);
-INSERT INTO "event" VALUES(21,1772452891500,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":2,"pruned":0,"items":3,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(22,1772452891500,1,3,4,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(23,1772452891600,1,3,4,'accepted','active','{"generation_id":"gen-4","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(24,1772452926850,1,3,4,'status_seen',NULL,'{"status":"failed"}');
-INSERT INTO "event" VALUES(25,1772452926850,1,3,4,'tries_exhausted','failed','{"failures":1,"code":"model_error","message":"it failed"}');
-INSERT INTO "event" VALUES(26,1772452926850,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":3,"pruned":0,"items":4,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(27,1772452926850,1,4,5,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(28,1772452926950,1,4,5,'accepted','active','{"generation_id":"gen-5","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(29,1772452962200,1,4,5,'status_seen',NULL,'{"status":"canceled"}');
-INSERT INTO "event" VALUES(30,1772452962200,1,4,5,'generation_canceled','failed','{"code":"canceled_by_service","message":"the service canceled the generation"}');
-INSERT INTO "event" VALUES(31,1772452962200,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":4,"pruned":0,"items":5,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(32,1772452962200,1,5,6,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(33,1772452962300,1,5,6,'accepted','active','{"generation_id":"gen-6","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(34,1772452997550,1,5,6,'status_seen',NULL,'{"status":"expired"}');
-INSERT INTO "event" VALUES(35,1772452997550,1,5,6,'retention_ended','expired','{"code":"expired","message":"paid, but the service has deleted the outputs"}');
-INSERT INTO "event" VALUES(36,1772452997550,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":5,"pruned":0,"items":6,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(37,1772452997550,1,6,NULL,'never_fits','rejected','{"code":"over_cap","message":"its quote of 10 credits exceeds its own cap (5); nothing was sent or charged"}');
-INSERT INTO "event" VALUES(38,1772452997550,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":6,"pruned":0,"items":7,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(39,1772452997550,1,7,7,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(40,1772452997650,1,7,7,'refused','rejected','{"code":"invalid_parameter","message":"the service did not like it"}');
-INSERT INTO "event" VALUES(41,1772452997650,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":7,"pruned":0,"items":8,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(42,1772452998050,1,8,NULL,'quoted',NULL,'{"cost_credits":10}');
-INSERT INTO "event" VALUES(43,1772452998050,1,8,8,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(44,1772452998150,1,8,8,'accepted','active','{"generation_id":"gen-7","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(45,1772453028450,1,8,8,'status_seen',NULL,'{"status":"success"}');
-INSERT INTO "event" VALUES(46,1772453028450,1,8,8,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(47,1772453028550,1,8,8,'file_saved',NULL,'{"number":1,"of":1,"path":"/out/guide/with-image.png","size_bytes":160}');
-INSERT INTO "event" VALUES(48,1772453028550,1,8,8,'files_saved','done',NULL);
-INSERT INTO "event" VALUES(49,1772453028550,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":8,"pruned":0,"items":9,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(50,1772453028550,1,9,NULL,'cancel_requested','canceled',NULL);
-INSERT INTO "event" VALUES(51,1772453028550,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":8,"pruned":0,"items":10,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(52,1772453028550,1,10,9,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(53,1772453028650,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(54,1772453038750,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(55,1772453098850,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(56,1772453398950,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(57,1772454599050,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(58,1772458199150,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
-INSERT INTO "event" VALUES(59,1772458199150,1,10,9,'key_conflict','held','{"code":"idempotency_conflict","message":"the same key with another body"}');
-INSERT INTO "event" VALUES(60,1772458199150,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":9,"pruned":0,"items":11,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(61,1772458199150,1,11,10,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(62,1772458199200,1,11,10,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
-INSERT INTO "event" VALUES(63,1772458200117,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
-INSERT INTO "event" VALUES(64,1772458260217,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
-INSERT INTO "event" VALUES(65,1772458560317,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
-INSERT INTO "event" VALUES(66,1772459760417,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
-INSERT INTO "event" VALUES(67,1772463360517,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
-INSERT INTO "event" VALUES(68,1772463360517,1,11,10,'refused_in_doubt','held','{"code":"over_quote","message":"dearer"}');
-INSERT INTO "event" VALUES(69,1772463360517,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":10,"pruned":0,"items":12,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(70,1772463360517,1,12,NULL,'input_lost','held','{"code":"input_lost","message":"/images/fox.png is gone or has changed since its manifest was accepted; put it back"}');
-INSERT INTO "event" VALUES(71,1772463360517,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":11,"pruned":0,"items":13,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(72,1772463360517,1,13,11,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(73,1772463360617,1,13,11,'accepted','active','{"generation_id":"gen-8","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(74,1772466981567,1,13,11,'generation_lost','held','{"code":"not_found","message":"no such generation"}');
-INSERT INTO "event" VALUES(75,1772466981567,2,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
-INSERT INTO "event" VALUES(76,1772466981567,2,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(77,1772466981567,2,14,12,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(78,1772466981667,2,14,12,'outcome_unknown','submitting','{"reason":"the connection broke"}');
-INSERT INTO "event" VALUES(79,1772467041667,2,14,12,'key_missing','held','{"code":"key_missing","message":"the API key key-1 of the request is not configured"}');
-INSERT INTO "event" VALUES(80,1772467041667,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":12,"pruned":0,"items":14,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(81,1772467041667,1,15,13,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(82,1772467041767,1,15,13,'accepted','active','{"generation_id":"gen-10","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(83,1772467077017,1,15,13,'status_seen',NULL,'{"status":"success"}');
-INSERT INTO "event" VALUES(84,1772467077017,1,15,13,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(85,1772467077117,1,15,13,'file_saved',NULL,'{"number":1,"of":2,"path":"/out/guide/two-views.png","size_bytes":168}');
-INSERT INTO "event" VALUES(86,1772467137117,1,NULL,NULL,'manifest_applied',NULL,'{"new":2,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":13,"pruned":0,"items":16,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(87,1772467137117,3,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
-INSERT INTO "event" VALUES(88,1772467137117,3,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(89,1772467137117,4,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
-INSERT INTO "event" VALUES(90,1772467137117,4,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(91,1772467137117,1,16,14,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(92,1772467137117,3,18,15,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(93,1772467137117,4,19,16,'attempt_recorded','submitting','{"number":1,"quote_credits":10}');
-INSERT INTO "event" VALUES(94,1772467137167,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
-INSERT INTO "event" VALUES(95,1772467137217,1,16,14,'accepted','active','{"generation_id":"gen-11","cost_credits":10,"is_replay":false}');
-INSERT INTO "event" VALUES(96,1772467137217,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
-INSERT INTO "event" VALUES(97,1772467137417,1,15,13,'url_expired','downloading','{"reason":"a fresh link is read"}');
-INSERT INTO "event" VALUES(98,1772467138034,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
-INSERT INTO "event" VALUES(99,1772467138490,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
-INSERT INTO "event" VALUES(100,1772467139839,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
-INSERT INTO "event" VALUES(101,1772467140586,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
-INSERT INTO "event" VALUES(102,1772467143788,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
-INSERT INTO "event" VALUES(103,1772467144989,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
-INSERT INTO "event" VALUES(104,1772467147517,1,15,13,'url_expired','downloading','{"reason":"a fresh link is read"}');
-INSERT INTO "event" VALUES(105,1772467151464,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
-INSERT INTO "event" VALUES(106,1772467152993,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
-INSERT INTO "event" VALUES(107,1772467217417,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":15,"pruned":0,"items":17,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(108,1772467217417,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":16,"pruned":0,"items":18,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(109,1772467217417,5,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
-INSERT INTO "event" VALUES(110,1772467217417,5,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
-INSERT INTO "event" VALUES(111,1772467217417,5,NULL,NULL,'job_paused',NULL,NULL);
+INSERT INTO "history" VALUES(1,1772452800000,1,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "history" VALUES(2,1772452800000,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(3,1772452800100,1,1,NULL,'quoted',NULL,'{"cost_credits":10}');
+INSERT INTO "history" VALUES(4,1772452800100,1,1,1,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(5,1772452800200,1,1,1,'a',NULL,'["gen-1",10,false]');
+INSERT INTO "history" VALUES(6,1772452830500,1,1,1,'w',NULL,'["success"]');
+INSERT INTO "history" VALUES(7,1772452830500,1,1,1,'o',NULL,NULL);
+INSERT INTO "history" VALUES(8,1772452830600,1,1,1,'s',NULL,'[1,1,"/out/guide/done.png",160]');
+INSERT INTO "history" VALUES(9,1772452830600,1,1,1,'f',NULL,NULL);
+INSERT INTO "history" VALUES(10,1772452830600,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":1,"pruned":0,"items":2,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(11,1772452830600,1,2,2,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(12,1772452830700,1,2,2,'a',NULL,'["gen-2",10,false]');
+INSERT INTO "history" VALUES(13,1772452861000,1,2,2,'w',NULL,'["failed"]');
+INSERT INTO "history" VALUES(14,1772452861000,1,2,2,'generation_failed','queued','{"failures":1,"code":"model_error","message":"it failed"}');
+INSERT INTO "history" VALUES(15,1772452861000,1,2,3,'r',NULL,'[2,10]');
+INSERT INTO "history" VALUES(16,1772452861100,1,2,3,'a',NULL,'["gen-3",10,false]');
+INSERT INTO "history" VALUES(17,1772452891400,1,2,3,'w',NULL,'["success"]');
+INSERT INTO "history" VALUES(18,1772452891400,1,2,3,'o',NULL,NULL);
+INSERT INTO "history" VALUES(19,1772452891500,1,2,3,'s',NULL,'[1,1,"/out/guide/second-try.png",160]');
+INSERT INTO "history" VALUES(20,1772452891500,1,2,3,'f',NULL,NULL);
+INSERT INTO "history" VALUES(21,1772452891500,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":2,"pruned":0,"items":3,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(22,1772452891500,1,3,4,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(23,1772452891600,1,3,4,'a',NULL,'["gen-4",10,false]');
+INSERT INTO "history" VALUES(24,1772452926850,1,3,4,'w',NULL,'["failed"]');
+INSERT INTO "history" VALUES(25,1772452926850,1,3,4,'tries_exhausted','failed','{"failures":1,"code":"model_error","message":"it failed"}');
+INSERT INTO "history" VALUES(26,1772452926850,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":3,"pruned":0,"items":4,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(27,1772452926850,1,4,5,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(28,1772452926950,1,4,5,'a',NULL,'["gen-5",10,false]');
+INSERT INTO "history" VALUES(29,1772452962200,1,4,5,'w',NULL,'["canceled"]');
+INSERT INTO "history" VALUES(30,1772452962200,1,4,5,'generation_canceled','failed','{"code":"canceled_by_service","message":"the service canceled the generation"}');
+INSERT INTO "history" VALUES(31,1772452962200,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":4,"pruned":0,"items":5,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(32,1772452962200,1,5,6,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(33,1772452962300,1,5,6,'a',NULL,'["gen-6",10,false]');
+INSERT INTO "history" VALUES(34,1772452997550,1,5,6,'w',NULL,'["expired"]');
+INSERT INTO "history" VALUES(35,1772452997550,1,5,6,'retention_ended','expired','{"code":"expired","message":"paid, but the service has deleted the outputs"}');
+INSERT INTO "history" VALUES(36,1772452997550,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":5,"pruned":0,"items":6,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(37,1772452997550,1,6,NULL,'never_fits','rejected','{"code":"over_cap","message":"its quote of 10 credits exceeds its own cap (5); nothing was sent or charged"}');
+INSERT INTO "history" VALUES(38,1772452997550,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":6,"pruned":0,"items":7,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(39,1772452997550,1,7,7,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(40,1772452997650,1,7,7,'refused','rejected','{"code":"invalid_parameter","message":"the service did not like it"}');
+INSERT INTO "history" VALUES(41,1772452997650,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":7,"pruned":0,"items":8,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(42,1772452998050,1,8,NULL,'quoted',NULL,'{"cost_credits":10}');
+INSERT INTO "history" VALUES(43,1772452998050,1,8,8,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(44,1772452998150,1,8,8,'a',NULL,'["gen-7",10,false]');
+INSERT INTO "history" VALUES(45,1772453028450,1,8,8,'w',NULL,'["success"]');
+INSERT INTO "history" VALUES(46,1772453028450,1,8,8,'o',NULL,NULL);
+INSERT INTO "history" VALUES(47,1772453028550,1,8,8,'s',NULL,'[1,1,"/out/guide/with-image.png",160]');
+INSERT INTO "history" VALUES(48,1772453028550,1,8,8,'f',NULL,NULL);
+INSERT INTO "history" VALUES(49,1772453028550,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":8,"pruned":0,"items":9,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(50,1772453028550,1,9,NULL,'cancel_requested','canceled',NULL);
+INSERT INTO "history" VALUES(51,1772453028550,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":8,"pruned":0,"items":10,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(52,1772453028550,1,10,9,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(53,1772453028650,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "history" VALUES(54,1772453038750,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "history" VALUES(55,1772453098850,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "history" VALUES(56,1772453398950,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "history" VALUES(57,1772454599050,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "history" VALUES(58,1772458199150,1,10,9,'outcome_unknown','submitting','{"reason":"idempotency_conflict: the same key with another body"}');
+INSERT INTO "history" VALUES(59,1772458199150,1,10,9,'key_conflict','held','{"code":"idempotency_conflict","message":"the same key with another body"}');
+INSERT INTO "history" VALUES(60,1772458199150,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":9,"pruned":0,"items":11,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(61,1772458199150,1,11,10,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(62,1772458199200,1,11,10,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "history" VALUES(63,1772458200117,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "history" VALUES(64,1772458260217,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "history" VALUES(65,1772458560317,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "history" VALUES(66,1772459760417,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "history" VALUES(67,1772463360517,1,11,10,'create_refused',NULL,'{"code":"over_quote","message":"dearer"}');
+INSERT INTO "history" VALUES(68,1772463360517,1,11,10,'refused_in_doubt','held','{"code":"over_quote","message":"dearer"}');
+INSERT INTO "history" VALUES(69,1772463360517,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":10,"pruned":0,"items":12,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(70,1772463360517,1,12,NULL,'input_lost','held','{"code":"input_lost","message":"/images/fox.png is gone or has changed since its manifest was accepted; put it back"}');
+INSERT INTO "history" VALUES(71,1772463360517,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":11,"pruned":0,"items":13,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(72,1772463360517,1,13,11,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(73,1772463360617,1,13,11,'a',NULL,'["gen-8",10,false]');
+INSERT INTO "history" VALUES(74,1772466981567,1,13,11,'generation_lost','held','{"code":"not_found","message":"no such generation"}');
+INSERT INTO "history" VALUES(75,1772466981567,2,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "history" VALUES(76,1772466981567,2,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(77,1772466981567,2,14,12,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(78,1772466981667,2,14,12,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "history" VALUES(79,1772467041667,2,14,12,'key_missing','held','{"code":"key_missing","message":"the API key key-1 of the request is not configured"}');
+INSERT INTO "history" VALUES(80,1772467041667,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":12,"pruned":0,"items":14,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(81,1772467041667,1,15,13,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(82,1772467041767,1,15,13,'a',NULL,'["gen-10",10,false]');
+INSERT INTO "history" VALUES(83,1772467077017,1,15,13,'w',NULL,'["success"]');
+INSERT INTO "history" VALUES(84,1772467077017,1,15,13,'o',NULL,NULL);
+INSERT INTO "history" VALUES(85,1772467077117,1,15,13,'s',NULL,'[1,2,"/out/guide/two-views.png",168]');
+INSERT INTO "history" VALUES(86,1772467137117,1,NULL,NULL,'manifest_applied',NULL,'{"new":2,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":13,"pruned":0,"items":16,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(87,1772467137117,3,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "history" VALUES(88,1772467137117,3,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(89,1772467137117,4,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "history" VALUES(90,1772467137117,4,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(91,1772467137117,1,16,14,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(92,1772467137117,3,18,15,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(93,1772467137117,4,19,16,'r',NULL,'[1,10]');
+INSERT INTO "history" VALUES(94,1772467137167,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "history" VALUES(95,1772467137217,1,16,14,'a',NULL,'["gen-11",10,false]');
+INSERT INTO "history" VALUES(96,1772467137217,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "history" VALUES(97,1772467137417,1,15,13,'url_expired','downloading','{"reason":"a fresh link is read"}');
+INSERT INTO "history" VALUES(98,1772467138034,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "history" VALUES(99,1772467138490,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "history" VALUES(100,1772467139839,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "history" VALUES(101,1772467140586,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "history" VALUES(102,1772467143788,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "history" VALUES(103,1772467144989,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "history" VALUES(104,1772467147517,1,15,13,'url_expired','downloading','{"reason":"a fresh link is read"}');
+INSERT INTO "history" VALUES(105,1772467151464,3,18,15,'outcome_unknown','submitting','{"reason":"the connection broke"}');
+INSERT INTO "history" VALUES(106,1772467152993,4,19,16,'outcome_unknown','submitting','{"reason":"the connection was refused"}');
+INSERT INTO "history" VALUES(107,1772467217417,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":15,"pruned":0,"items":17,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(108,1772467217417,1,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":16,"pruned":0,"items":18,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(109,1772467217417,5,NULL,NULL,'job_created',NULL,'{"manifest":"job.yaml","ids":"item"}');
+INSERT INTO "history" VALUES(110,1772467217417,5,NULL,NULL,'manifest_applied',NULL,'{"new":1,"known":0,"updated":0,"changed_count":0,"kept":0,"requeued":0,"redone":0,"missing":0,"pruned":0,"items":1,"manifest":"job.yaml"}');
+INSERT INTO "history" VALUES(111,1772467217417,5,NULL,NULL,'job_paused',NULL,NULL);
 CREATE TABLE input_file (
     id         INTEGER PRIMARY KEY,
     path       TEXT NOT NULL,
@@ -706,12 +714,6 @@ CREATE TABLE worker (
     seen_at     INTEGER NOT NULL,
     is_draining INTEGER NOT NULL DEFAULT 0 CHECK (is_draining IN (0, 1))
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX event_by_item ON event (item_id, id) WHERE item_id IS NOT NULL;
-CREATE INDEX event_by_job ON event (job_id, id) WHERE item_id IS NULL;
-CREATE TRIGGER event_is_never_changed BEFORE UPDATE ON event
-BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
-CREATE TRIGGER event_is_never_deleted BEFORE DELETE ON event
-BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
 CREATE INDEX item_by_state ON item (job_id, state, id);
 CREATE INDEX item_open ON item (state, id) WHERE state IN ('submitting', 'active', 'downloading', 'held');
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
@@ -785,4 +787,30 @@ BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
 CREATE TRIGGER generation_is_never_replaced BEFORE UPDATE OF generation_id ON attempt
 WHEN old.generation_id IS NOT NULL AND new.generation_id IS NOT old.generation_id AND old.state <> 'disputed'
 BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
+CREATE INDEX event_by_item ON history (item_id, id) WHERE item_id IS NOT NULL;
+CREATE INDEX event_by_job ON history (job_id, id) WHERE item_id IS NULL;
+CREATE TRIGGER event_is_never_changed BEFORE UPDATE ON history
+BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
+CREATE TRIGGER event_is_never_deleted BEFORE DELETE ON history
+BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
+CREATE VIEW event AS
+SELECT id, at, job_id, item_id, attempt_id,
+    CASE kind
+        WHEN 'r' THEN 'attempt_recorded' WHEN 'a' THEN 'accepted' WHEN 'o' THEN 'outputs_ready'
+        WHEN 's' THEN 'file_saved' WHEN 'f' THEN 'files_saved' WHEN 'w' THEN 'status_seen' ELSE kind END AS kind,
+    CASE kind
+        WHEN 'r' THEN 'submitting' WHEN 'a' THEN 'active' WHEN 'o' THEN 'downloading' WHEN 'f' THEN 'done'
+        ELSE state END AS state,
+    CASE kind
+        WHEN 'r' THEN json_object(
+            'number', json_extract(detail, '$[0]'), 'quote_credits', json_extract(detail, '$[1]'))
+        WHEN 'a' THEN json_object(
+            'generation_id', json_extract(detail, '$[0]'), 'cost_credits', json_extract(detail, '$[1]'),
+            'is_replay', json(CASE json_extract(detail, '$[2]') WHEN 1 THEN 'true' ELSE 'false' END))
+        WHEN 's' THEN json_object(
+            'number', json_extract(detail, '$[0]'), 'of', json_extract(detail, '$[1]'),
+            'path', json_extract(detail, '$[2]'), 'size_bytes', json_extract(detail, '$[3]'))
+        WHEN 'w' THEN json_object('status', json_extract(detail, '$[0]'))
+        ELSE detail END AS detail
+FROM history;
 COMMIT;

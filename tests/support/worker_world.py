@@ -59,6 +59,7 @@ class World:
         self.inputs = MemoryInputs()
         self.keys: dict[str, tuple[str, ...]] = dict.fromkeys(self.accounts, ("key-1",))
         self.digest = "today's program and configuration"
+        self.is_waiting_in_pause = False
         self.control = RunState()
         self.workers: list[AccountWorker] = []
         self._names = itertools.count(1)
@@ -226,6 +227,11 @@ class World:
         """Return each account's worker once."""
         new, self._new_workers = self._new_workers, []
         return new
+
+    async def wait_while_paused(self) -> None:
+        """Wait for a change of the queue."""
+        self.is_waiting_in_pause = True
+        await self.control.recheck.wait()
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
         """Let an error end the run."""

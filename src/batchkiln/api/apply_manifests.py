@@ -171,22 +171,24 @@ def read_manifest(
         output_base=app.output_base,
         access=app.access,
     )
+    return manifest, _profile_of(app, manifest)
+
+
+def _profile_of(app: AppContext, manifest: Manifest) -> Profile:
+    job = manifest.job
     try:
-        return manifest, _profile_of(app, path, manifest.job)
+        profile = app.config.profile(app.profile or job.profile)
     except InputError as error:
-        manifest.refuse(error)
-
-
-def _profile_of(app: AppContext, path: str, job: JobSpec) -> Profile:
-    profile = app.config.profile(app.profile or job.profile)
-    unknown = [account for account in job.accounts if account not in profile.account_names]
-    if unknown:
-        known = ", ".join(profile.account_names)
-        raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
+        if app.profile is not None:
+            raise  # the mistake is in the command
+        manifest.refuse("profile", reason=str(error))
+    if unknown := [account for account in job.accounts if account not in profile.account_names]:
+        reason = f"profile {profile.name} has no account {', '.join(unknown)}"
+        manifest.refuse("account", "accounts", reason=reason, remedy=f"it has {', '.join(profile.account_names)}")
     try:
         app.config.check_notifiers(job.notify or ())
     except InputError as error:
-        raise InputError(f"{path}: `notify`: {error}") from None
+        manifest.refuse("notify", reason=f"`notify`: {error}")
     return profile
 
 

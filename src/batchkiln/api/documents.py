@@ -10,7 +10,16 @@ from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.changes import FetchReport
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.item_documents import SkippedDocument, skipped_document
-from batchkiln.store import CancelReport, Decided, JobSummary, RedoReport, RetryReport, ReviewReport
+from batchkiln.store import (
+    CancelReport,
+    Decided,
+    JobSummary,
+    MadeItem,
+    RedoReport,
+    RetryReport,
+    ReviewEffects,
+    ReviewReport,
+)
 
 
 class WarningDocument(TypedDict):
@@ -119,14 +128,39 @@ class ChosenVersionDocument(TypedDict):
     version: int
 
 
+class MadeItemDocument(TypedDict):
+    """An item that was sent with a file of a reviewed one. `done`: a redo can make it again."""
+
+    job: str
+    item: str
+    made_from: str
+    credits: int
+    done: bool
+
+
+class EffectsDocument(TypedDict):
+    """What verdicts mean for the items that are made from the reviewed ones.
+
+    `ready` can begin now, for `may_cost` credits by the known quotes; `unquoted` of them have none. `begun` were sent
+    with a kept file, and `outdated` with one that is no longer the chosen one.
+    """
+
+    ready: list[str]
+    may_cost: int | None
+    unquoted: int
+    begun: list[MadeItemDocument]
+    outdated: list[MadeItemDocument]
+
+
 class ReviewedDocument(TypedDict):
-    """The items whose verdict changed, and the numbers of pending reviews."""
+    """The items whose verdict changed, what that means for others, and the numbers of pending reviews."""
 
     job: str
     kept: list[str]
     dropped: list[str]
     undone: list[str]
     made_ready: int
+    effects: EffectsDocument
     skipped: list[SkippedDocument]
     to_review: int
     to_choose: int
@@ -207,8 +241,20 @@ def fetched_document(job: str, report: FetchReport) -> FetchedDocument:
     }
 
 
-def reviewed_document(job: str, reports: Mapping[Decided, ReviewReport], summary: JobSummary) -> ReviewedDocument:
-    """Return the results of decisions, and the pending reviews, as `review --json` prints it."""
+def _made_document(item: MadeItem) -> MadeItemDocument:
+    return {
+        "job": item.job,
+        "item": item.name,
+        "made_from": item.made_from,
+        "credits": item.credits,
+        "done": item.is_done,
+    }
+
+
+def reviewed_document(
+    job: str, reports: Mapping[Decided, ReviewReport], summary: JobSummary, effects: ReviewEffects
+) -> ReviewedDocument:
+    """Return the results of decisions, their effects, and the pending reviews, as `review --json` prints it."""
     changed = {one: list(reports[one].changed) if one in reports else [] for one in Decided}
     return {
         "job": job,
@@ -216,6 +262,13 @@ def reviewed_document(job: str, reports: Mapping[Decided, ReviewReport], summary
         "dropped": changed[Decided.DROP],
         "undone": changed[Decided.UNDO],
         "made_ready": sum(report.made_ready for report in reports.values()),
+        "effects": {
+            "ready": list(effects.ready.items),
+            "may_cost": effects.ready.credits,
+            "unquoted": effects.ready.unpriced,
+            "begun": [_made_document(item) for item in effects.begun],
+            "outdated": [_made_document(item) for item in effects.outdated],
+        },
         "skipped": skipped_document([entry for report in reports.values() for entry in report.skipped]),
         "to_review": summary.to_review,
         "to_choose": summary.to_choose,

@@ -83,12 +83,23 @@ class Engine:
         with self.store.listen(self.on_wakeup):
             if not self.control.waits_for_more:
                 return await drive(self, self.control)
-            looking = asyncio.create_task(self._check_periodically(), name="look")
-            try:
+            async with self._looking():
                 return await drive(self, self.control)
-            finally:
-                looking.cancel()
-                await asyncio.wait({looking})
+
+    async def wait_while_paused(self) -> None:
+        """Wait for a change of the queue, such as a job that is unpaused, or for the end of the run."""
+        log.warning("run_paused", remedy="`batchkiln unpause` resumes its jobs; Ctrl-C ends the run")
+        async with self._looking():
+            await self.control.recheck.wait()
+
+    @asynccontextmanager
+    async def _looking(self) -> AsyncIterator[None]:
+        looking = asyncio.create_task(self._check_periodically(), name="look")
+        try:
+            yield
+        finally:
+            looking.cancel()
+            await asyncio.wait({looking})
 
     @property
     def workers_seen(self) -> list[AccountWorker]:

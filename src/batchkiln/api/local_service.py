@@ -7,10 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from batchkiln.config import Profile
+from batchkiln.config import Config, Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import InputError
+from batchkiln.core.job import Recipe
 from batchkiln.core.rate_limits import Limits as ClientLimits
+from batchkiln.core.request import request_body
 from batchkiln.core.responses import ErrorInfo, ModelEntry
 from batchkiln.store import QueueLocation, local_path
 
@@ -104,7 +106,7 @@ def embedded_catalogue(profile: Profile) -> Catalogue:
     return Catalogue(profile.name, {entry.id: entry for entry in entries})
 
 
-def embedded_price(body: bytes) -> int | ErrorInfo:
+def _embedded_price(body: bytes) -> int | ErrorInfo:
     """Return the local service's price of a request, in credits, or the reason for a refusal. Nothing is sent."""
     from batchkiln_service import ApiError, check_request, load_catalog  # noqa: PLC0415  as above
 
@@ -112,6 +114,19 @@ def embedded_price(body: bytes) -> int | ErrorInfo:
         return check_request(json.loads(body), load_catalog()).cost_credits
     except ApiError as error:
         return ErrorInfo(error.code, error.message)
+
+
+def price_by_local_service(recipe: Recipe, prompt: str) -> int | ErrorInfo:
+    """Return the credits of a request to the embedded local service, or its refusal. No request is sent."""
+    urls = [f"https://inputs.invalid/{number}" for number in range(recipe.inputs_count)]
+    return _embedded_price(request_body(recipe, prompt=prompt, input_urls=urls, max_cost_credits=None))
+
+
+def known_price(config: Config, profile: str, recipe: Recipe, prompt: str) -> int | None:
+    """Return the credits of a request that are known without a quote: those of an embedded local service. Else None."""
+    found = config.profiles.get(profile)
+    price = price_by_local_service(recipe, prompt) if found is not None and found.is_embedded else None
+    return price if isinstance(price, int) else None
 
 
 def embedded_folder(queue: QueueLocation, profile: Profile) -> Path:

@@ -84,9 +84,9 @@ class QueueReader:
 
         `observed` maps profiles to the service time that this process knows. Raise `InputError` for an unknown job.
         """
-        from batchkiln.presentation.overview import read_overview  # noqa: PLC0415  as above
+        from batchkiln.presentation.overview import read_status  # noqa: PLC0415  as above
 
-        return await self._store.read(read_overview, config, jobs, machine_now(), observed)
+        return await self._store.read(read_status, config, jobs, machine_now(), observed)
 
     async def job(self, config: "Config", name: str) -> "JobView":
         """Read a job's progress. Raise `InputError` for an unknown job."""
@@ -187,10 +187,10 @@ def _page(reader: "Reader", job: str, state: ItemState, after: int) -> "tuple[li
 
 def overview_once(location: "QueueLocation", config: "Config", jobs: Sequence[str] | None = None) -> "Overview":
     """Read an overview without an event loop; see `QueueReader.overview`. Raise `BatchkilnError` as `open_reader`."""
-    from batchkiln.presentation.overview import read_overview  # noqa: PLC0415  `items` needs none of it
+    from batchkiln.presentation.overview import read_status  # noqa: PLC0415  `items` needs none of it
 
     with open_sync_reader(location) as reader:
-        return read_overview(reader, config, jobs, machine_now())
+        return read_status(reader, config, jobs, machine_now())
 
 
 def item_names(location: "QueueLocation", job: str, prefix: str, limit: int) -> Sequence[str]:

@@ -54,7 +54,7 @@ class RunOptions:
 
     `egress` names the address that this machine sends from, where several workers share a queue. `selection` limits the
     run to some items of each job. `journals_wait_minutes` bounds the wait for the journals of other machines, if the
-    database was restored.
+    database was restored. With `stays_while_paused`, the run waits while jobs are paused that it was driving.
     """
 
     until: Until = field(default_factory=Until)
@@ -64,6 +64,7 @@ class RunOptions:
     selection: Selection = field(default_factory=Selection)
     journals_wait_minutes: int = 15
     contact_seconds: float | None = None
+    stays_while_paused: bool = False
 
     @property
     def may_end_early(self) -> bool:
@@ -78,6 +79,7 @@ class RunOptions:
             control.starts_until = self.until.instant(now)
         control.credits_left = self.max_credits
         control.waits_for_more = self.is_forever
+        control.stays_while_paused = self.stays_while_paused and not self.may_end_early
         control.journals_wait_seconds = 60.0 * self.journals_wait_minutes
         control.contact_seconds = self.contact_seconds
 

@@ -158,7 +158,10 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool, assume_yes: 
 
 def _hint_after_pause(job: str) -> str:
     unpause = f"`batchkiln unpause {command_arguments(job)}`"
-    return f"A run ends once only paused jobs are left. To resume: {unpause}, then `batchkiln work`."
+    return (
+        f"To resume: {unpause}. Once only paused jobs are left, a run on a terminal waits; any other ends, and "
+        "then `batchkiln work` goes on."
+    )
 
 
 def is_confirmed(common: Common, question: Question, items: Sequence[str], *, assume_yes: bool) -> bool:

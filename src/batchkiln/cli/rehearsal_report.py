@@ -21,10 +21,11 @@ _LONGEST_MESSAGE: Final = 160
 def show_rehearsal(result: RehearsalResult, *, level: str, seed: int) -> None:
     """Print the bill, the duration, the requests, the incidents, and whether anything was charged twice."""
     out = console()
+    place = "in a model " if result.is_modelled else ""
     faults = "without faults" if level == "none" else f"with {level} faults"
     out.print(
         Text(
-            f"Rehearsed {faults} (seed {seed}), under the limits of profile {result.profile.name}, "
+            f"Rehearsed {place}{faults} (seed {seed}), under the limits of profile {result.profile.name}, "
             "at the local service's prices.",
             style="bold",
         )
@@ -112,7 +113,8 @@ def _conclusion(result: RehearsalResult) -> Text:
             "report it with the manifest and the seed.",
             style="red",
         )
-    made = f"the service created {plural(paid.generations, 'generation')}"
+    service = "modelled service" if result.is_modelled else "service"
+    made = f"the {service} created {plural(paid.generations, 'generation')}"
     refunded = paid.generations - paid.kept
     kept = f", refunded {refunded:,}" if refunded else ""
     return Text(
@@ -129,6 +131,7 @@ def rehearsal_document(result: RehearsalResult, *, level: str, seed: int) -> dic
         "profile": result.profile.name,
         "faults": level,
         "seed": seed,
+        "modelled": result.is_modelled,
         "starts_at": iso(result.starts_at),
         "ends_at": iso(result.ends_at),
         "bill": {

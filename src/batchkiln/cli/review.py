@@ -6,6 +6,7 @@ import termios
 import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import click
@@ -14,6 +15,7 @@ from batchkiln.api import Decided, Filter, ItemSummary, OutputSummary, Reader, R
 from batchkiln.api.changes import Action, Changes, open_changes
 from batchkiln.api.documents import reviewed_document
 from batchkiln.api.item_selection import ItemSelection
+from batchkiln.api.local_service import known_price
 from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.job_commands import print_skipped
@@ -21,10 +23,11 @@ from batchkiln.cli.output import print_json, print_json_lines, print_result, pri
 from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.object_storage import local_file
-from batchkiln.presentation.chained_inputs import effect_lines
+from batchkiln.presentation.chained_inputs import awaiting_line, effect_lines
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.presentation.overview import review_line
 from batchkiln.presentation.show_documents import review_step_document
+from batchkiln.store import KnownPrice, Release
 
 _SHOWN: Final = 1000
 _KEYS: Final = "k keep, d drop, r make again, u undo, n next, p previous, q quit"
@@ -89,28 +92,23 @@ def _check_names(reader: Reader, job: str, names: Sequence[str]) -> None:
 
 
 async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, ...]]) -> ExitStatus:
-    named = [item for items in decisions.values() for item in items]
+    named, known = [item for items in decisions.values() for item in items], partial(known_price, common.load_config())
     async with open_changes(common.queue) as changes:
         await changes.reader.read(_check_names, job, named)  # before anything is changed
         reports = {one: await changes.review(job, items, one) for one, items in decisions.items() if items}
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
         changed = [name for report in reports.values() for name in report.changed]
-        effects = await changes.reader.read(_effects, job, changed)
+        effects = await changes.reader.read(lambda reader: reader.reviews.effects(job, changed, known))
     if common.is_json:
-        print_json(reviewed_document(job, reports, summary))
+        print_json(reviewed_document(job, reports, summary, effects))
     else:
         print_result(f"{job}: {', '.join(_done(one, report) for one, report in reports.items())}.")
         print_skipped([entry for report in reports.values() for entry in report.skipped])
-        for effect in effects:
+        for effect in effect_lines(effects):
             print_result(f"{effect}.")
         if line := review_line(summary):
             print_result(line)
     return ExitStatus.OK
-
-
-def _effects(reader: Reader, job: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return what the verdicts about these items let begin, and what was already sent with another choice."""
-    return tuple(effect_lines(reader.reviews.effects(job, names)))
 
 
 def _done(decided: Decided, report: ReviewReport) -> str:
@@ -126,7 +124,7 @@ async def _list(common: Common, job: str, wanted: Filter, *, is_all: bool) -> Ex
             if common.is_json:
                 print_json_lines([review_step_document(step)])
             else:
-                for line in _lines(step):
+                for line in step_lines(step):
                     print_result(line)
             place = step.next_at
             step = None if place is None else await changes.review_step(job, place, is_all=is_all, wanted=wanted)
@@ -139,7 +137,8 @@ async def _list(common: Common, job: str, wanted: Filter, *, is_all: bool) -> Ex
     return ExitStatus.OK
 
 
-def _lines(step: ReviewStep) -> list[str]:
+def step_lines(step: ReviewStep) -> list[str]:
+    """Return the text of a step: its group, and each item with its verdict and files."""
     lines = []
     if step.group is not None:
         choose = f": choose {step.choose}, {step.kept} kept" if step.choose is not None else ""
@@ -157,7 +156,8 @@ def _lines(step: ReviewStep) -> list[str]:
 
 async def _go_through(common: Common, job: str, wanted: Filter, *, is_all: bool, is_opened: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        session = _Session(changes, job, wanted, is_all=is_all, is_opened=is_opened)
+        known = partial(known_price, common.load_config())
+        session = _Session(changes, job, wanted, known, is_all=is_all, is_opened=is_opened)
         with _single_keys():
             await session.run()
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
@@ -168,8 +168,11 @@ async def _go_through(common: Common, job: str, wanted: Filter, *, is_all: bool,
 class _Session:
     """One person's way through the steps of a job's review."""
 
-    def __init__(self, changes: Changes, job: str, wanted: Filter, *, is_all: bool, is_opened: bool) -> None:
+    def __init__(
+        self, changes: Changes, job: str, wanted: Filter, known: KnownPrice, *, is_all: bool, is_opened: bool
+    ) -> None:
         self.decided = 0
+        self._known = known
         self._changes = changes
         self._job = job
         self._wanted = wanted
@@ -187,7 +190,8 @@ class _Session:
                 step, name = await self._step(step.next_at), None
                 continue
             left = await self._changes.reader.read(_left, self._job, step, self._wanted)
-            self._show(step, item, left)
+            awaiting = await self._changes.reader.read(_awaiting, step, self._known)
+            self._show(step, item, left, awaiting)
             key = _key()
             if key in _ENDS:
                 return
@@ -236,7 +240,8 @@ class _Session:
             await self._print_effects(item.name)
 
     async def _print_effects(self, name: str) -> None:
-        for effect in await self._changes.reader.read(_effects, self._job, [name]):
+        effects = await self._changes.reader.read(lambda reader: reader.reviews.effects(self._job, [name], self._known))
+        for effect in effect_lines(effects):
             print_status(f"{effect}.")
 
     async def _redo(self, item: ItemSummary) -> None:
@@ -247,7 +252,7 @@ class _Session:
             await self._changes.redo(self._job, [item.name])
             print_status("It is queued again; `batchkiln work` makes it.")
 
-    def _show(self, step: ReviewStep, item: ItemSummary, left: int) -> None:
+    def _show(self, step: ReviewStep, item: ItemSummary, left: int, awaiting: Release) -> None:
         if self._shown == (step.at, item.name):
             return
         self._shown = (step.at, item.name)
@@ -262,6 +267,8 @@ class _Session:
             print_status(f"  {output.path}")
             if self._is_opened:
                 _open(output)
+        if line := awaiting_line(awaiting):
+            print_status(f"  {line}")
         print_status(_KEYS)
 
 
@@ -303,6 +310,11 @@ def _after(step: ReviewStep, item: ItemSummary) -> str | None:
     names = [one.name for one in step.items if one.state is ItemState.DONE or one.name == item.name]
     following = names[names.index(item.name) + 1 :] if item.name in names else []
     return next(iter(following), None)
+
+
+def _awaiting(reader: Reader, step: ReviewStep, known: KnownPrice) -> Release:
+    """Return what keeping an item of this step may let begin."""
+    return reader.reviews.awaiting(step, known)
 
 
 def _left(reader: Reader, job: str, step: ReviewStep, wanted: Filter) -> int:

@@ -15,7 +15,7 @@ from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import RunOptions, Until
-from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
+from batchkiln.cli.command import JOB, Common, can_ask_person, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
 from batchkiln.cli.dashboard import dashboard_during_run, stay_open
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
@@ -202,6 +202,7 @@ def run(
         selection=selection,
         journals_wait_minutes=journals_wait_minutes,
         contact_seconds=contact_limit(contact_seconds),
+        stays_while_paused=can_ask_person(),
     )
     is_asking = can_ask(manifests, assume_yes=assume_yes)
     mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
@@ -308,6 +309,7 @@ def work(
         selection=selection,
         journals_wait_minutes=journals_wait_minutes,
         contact_seconds=contact_limit(contact_seconds, is_forever=is_forever),
+        stays_while_paused=can_ask_person(),
     )
     return run_async(_work(common, jobs, run_options, has_dashboard=has_dashboard))
 

@@ -219,8 +219,8 @@ def _waits(views: Sequence[JobView]) -> Iterator[str]:
     for view in views:
         if waiting := waiting_in_pause(view):
             name = view.summary.name
-            resuming = f"`batchkiln unpause {command_arguments(name)}`"
-            yield f"{name} is paused with {plural(waiting, 'item')} queued: {resuming} resumes it."
+            resuming = f"`batchkiln unpause {command_arguments(name)}`, then `batchkiln work`"
+            yield f"{name} is paused with {plural(waiting, 'item')} queued. To resume: {resuming}."
         for line in waiting_lines(view.summary):
             yield f"{view.summary.name}: {line}."
         if to_review := review_line(view.summary):

@@ -7,16 +7,17 @@ from typing import Any
 
 import click
 
-from batchkiln.api import AttemptDetail, ItemDetail, VersionDetail
+from batchkiln.api import AttemptDetail, ItemDetail, ReviewStep, VersionDetail
 from batchkiln.api.reading import ItemReport, open_reader
 from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
 from batchkiln.cli.output import print_json, print_result
-from batchkiln.core.errors import ExitStatus, command_arguments
+from batchkiln.core.errors import ExitStatus, InputError, command_arguments
+from batchkiln.core.states import ItemState
 from batchkiln.core.urls import is_url
 from batchkiln.presentation.chained_inputs import source_name, stale_reason
 from batchkiln.presentation.formatting import clock_note, format_second, plural, sanitize, zone_name
 from batchkiln.presentation.history import sentence_of
-from batchkiln.presentation.show_documents import shown_item_document
+from batchkiln.presentation.show_documents import review_step_document, shown_item_document
 
 
 @command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")
@@ -29,14 +30,23 @@ from batchkiln.presentation.show_documents import shown_item_document
     help="Write a zip file for the service's support: ids, times, requests, history; no API key and no signed link.",
 )
 def show(common: Common, job: str, item: str, *, bundle: Path | None) -> ExitStatus:
-    """Show one ITEM of JOB: its state and the reason, its cost, the next step, and its whole history."""
+    """Show one ITEM of JOB: its state and the reason, its cost, the next step, and its whole history.
+
+    The name of a group of variants shows its items and which of them are kept.
+    """
     return run_async(_show(common, job, item, bundle))
 
 
 async def _show(common: Common, job: str, item: str, bundle: Path | None) -> ExitStatus:
     config = common.load_config()
     async with open_reader(common.queue) as queue:
-        report = await queue.item(config, job, item)
+        try:
+            report = await queue.item(config, job, item)
+        except InputError:
+            group = await queue.read(lambda reader: reader.reviews.group(job, item))
+            if group is None or bundle is not None:
+                raise
+            return _show_group(common, group)
     document: dict[str, Any] = {**shown_item_document(report.detail, report.explanation, report.context.wait)}
     if bundle is not None:
         from batchkiln.cli.support_bundle import write_bundle  # noqa: PLC0415  the client is slow to import
@@ -52,6 +62,21 @@ async def _show(common: Common, job: str, item: str, bundle: Path | None) -> Exi
     else:
         for line in item_lines(report):
             print_result(line)
+    return ExitStatus.OK
+
+
+def _show_group(common: Common, group: ReviewStep) -> ExitStatus:
+    """Print a group of variants, with the commands for the choice and for one of its items."""
+    from batchkiln.cli.review import step_lines  # noqa: PLC0415  few items are variants
+
+    if common.is_json:
+        print_json(review_step_document(group))
+        return ExitStatus.OK
+    for line in step_lines(group):
+        print_result(line)
+    if not group.is_decided and any(item.state is ItemState.DONE for item in group.items):
+        print_result(f"  next: `batchkiln review {command_arguments(group.job)}` chooses among them")
+    print_result(f"  `batchkiln show {command_arguments(group.job, group.items[0].name)}` shows one of them")
     return ExitStatus.OK
 
 

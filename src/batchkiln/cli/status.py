@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from batchkiln.presentation.overview import Overview
+    from batchkiln.store import JobSummary
 
 _WATCH_SECONDS: Final = 1.0
 
@@ -64,10 +65,15 @@ async def _watch(common: Common, job: str | None) -> ExitStatus:
                 if latest != version or not common.is_json:
                     version = latest
                     show(overview)
-                if all(view.summary.is_finished or view.summary.is_paused for view in overview.jobs):
+                if all(_is_over(view.summary, is_driven=overview.is_driven) for view in overview.jobs):
                     return ExitStatus.OK
                 await ticker.sleep_until(ticker.monotonic() + _WATCH_SECONDS, stopped)
     return ExitStatus.OK if signals.exit_status is None else ExitStatus(signals.exit_status)
+
+
+def _is_over(summary: "JobSummary", *, is_driven: bool) -> bool:
+    """Return whether nothing of a job changes without a person: a process may wait for a paused one."""
+    return summary.is_finished or (summary.is_paused and not is_driven)
 
 
 def _watching_display(common: Common, job: str | None, stack: ExitStack) -> "Callable[[Overview], None]":

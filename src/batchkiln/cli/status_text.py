@@ -11,7 +11,15 @@ from batchkiln.api import ProblemGroup
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.chained_inputs import waiting_lines
-from batchkiln.presentation.formatting import REASONS, STYLES, format_minute, format_service_age, plural, sanitize
+from batchkiln.presentation.formatting import (
+    REASONS,
+    STYLES,
+    format_minute,
+    format_service_age,
+    format_wait_end,
+    plural,
+    sanitize,
+)
 from batchkiln.presentation.outages import present_outages
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, review_line, service_notes
 from batchkiln.presentation.rejections import remedy_of_rejected
@@ -60,6 +68,9 @@ def job_blocks(overview: Overview) -> Iterator[RenderableType]:
     yield _counts(view)
     yield from job_lines(view)
     own = [each for each in overview.accounts if each.summary.profile == summary.profile]
+    for each in own:
+        if each.wait is not None and (text := _waits(each)):
+            yield Text(f"{each.summary.profile}/{each.summary.name} waits {text}", style="yellow")
     yield from _outage_lines(overview, own)
     yield from _unread_reply_lines(own)
     yield _driver(overview)
@@ -196,6 +207,10 @@ def _waits(view: AccountView) -> str:
         for held in (view.summary.creates_held, view.summary.reads_held)
         if held is not None and held.until > view.now
     ]
+    if not waits and view.wait is not None and view.wait.is_reportable:
+        until = view.wait.until
+        end = "" if until is None else f"until {format_wait_end(until, view.now, view.time_scale)} "
+        waits = [f"{end}for {REASONS[view.wait.reason]}"]
     if view.summary.misunderstood:
         from batchkiln.presentation.account_errors import CALLS  # noqa: PLC0415  slow to import, and rarely needed
 

@@ -20,6 +20,7 @@ BUILT_IN_FIELDS: Final = ("job", "item", "index", "output", "model", "ext")
 MAX_PATTERN_LENGTH: Final = 10_000  # a prerendered pattern contains values
 VALUE_SIZE_BYTES: Final = 120
 COMPONENT_SIZE_BYTES: Final = 200  # file systems allow 255; the rest is for a temporary suffix
+_SURELY_WHOLE_BYTES: Final = COMPONENT_SIZE_BYTES - 20  # no extension is so long that a name of this size is cut for it
 HASH_LENGTH: Final = 12  # base32 digits: 60 bits, enough for a million changed ids without a collision
 
 VERSIONS: Final = ".v{version}"
@@ -109,6 +110,18 @@ def render(
     suffix += "" if version == 1 else versions.replace("{version}", str(version))
     parents = "".join(_safe_component("".join(map(fill, folder)), "") + "/" for folder in folders)
     return parents + _file_name(file, suffix, fill)
+
+
+def with_extension(name: str, pattern: str, extension: str, other: str) -> str | None:
+    """Return what `render` gives with another extension; None if it has to be asked.
+
+    `name` is what it gave for the same pattern and values with `extension`. Only the end differs, unless the pattern
+    has the extension elsewhere too, or the name is so long that it may have been cut to the room that the end leaves.
+    """
+    folders, file, _ = _layout(pattern)
+    uses = sum(piece.field == "ext" for component in (*folders, file) for piece in component)
+    is_short = len(name.rpartition("/")[2].encode()) <= _SURELY_WHOLE_BYTES
+    return name[: -len(extension)] + other if file[-1].field == "ext" and uses == 1 and is_short else None
 
 
 def is_version_pattern(text: str) -> bool:

@@ -15,8 +15,10 @@ def best_next_candidate(first: Candidate, ordered: Sequence[Candidate], room: in
     """Return the candidate to start instead of `first`, the most expensive one of its job that fits.
 
     `ordered` holds all candidates in the planner's order. `room` is the number of credits that the job may use today.
+    Candidates over their cap will be rejected, and take no room.
     """
     alike = [each for each in ordered if (each.job_id, each.priority) == (first.job_id, first.priority)]
+    alike = [each for each in alike if each.cost is None or each.cap is None or each.cost <= each.cap]
     counts = Counter[int]()
     for each in alike:
         if each.cost is not None:

@@ -13,14 +13,15 @@ Polls keep the interval from each other and from the create, so there are never 
 interval (Service rule 4.4). What is too uncertain to gain anything is polled every interval.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, repeat
 from math import ceil, erf, exp, inf, log, sqrt
-from operator import mul
-from typing import Final
+from operator import mul, sub
+from typing import Final, NamedTuple
 
 LONG_PENDING: Final = timedelta(hours=1)
 """A generation that runs longer than this is shown to a person; polling continues (Service rule 4.5)."""
@@ -62,6 +63,7 @@ _GUESS_SPREAD: Final = 0.8  # of the logarithm of the median around the guess wi
 _SURPRISE: Final = 0.1  # density of the medians far from the guess, relative to the guess, for a guess as wide as 1
 _REACH: Final = 2.25  # medians as far from the guess as so many of its spreads
 _LEAST_REACH: Final = log(3)
+_WITHIN: Final = 5.0  # spreads on each side of the median: all but a part in a million
 _ODD: Final = 0.003  # the probability of any interval under any distribution: a service that was down, or retried
 _MEMORIES: Final = (0.99, 0.85)  # factors on an observation's weight for each newer one
 _LEARNING: Final = 0.67  # of the mixture: the n-th observation moves this power of 1 / n of its weight
@@ -98,15 +100,11 @@ class Guess:
     is_known: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(NamedTuple):
     """A log-normal distribution of durations; `spread` is the standard deviation of the logarithm."""
 
     log_median: float
     spread: float
-
-    def share_ended(self, log_seconds: float) -> float:
-        return (1 + erf((log_seconds - self.log_median) / (self.spread * _ROOT))) / 2
 
 
 _ROOT: Final = sqrt(2)
@@ -119,11 +117,15 @@ class DurationModel:
         """Start with the observations of earlier runs, oldest first."""
         self._guess = guess
         self._shapes = _shapes(guess)
+        self._medians = {
+            spread: [each.log_median for each in self._shapes if each.spread == spread] for spread in _SPREADS
+        }
         self._prior = _normalized([_prior(shape, guess) for shape in self._shapes])
         self._fits = [[0.0] * len(self._shapes) for _ in _MEMORIES]
         self._beliefs = [self._prior for _ in _FIRST_TRUST]
         self._trust = list(_FIRST_TRUST)
         self._schedule: _Schedule | None = None
+        self._shares = _Shares()
         self.seen = 0
         """The number of observations."""
         for observation in deque(observations, maxlen=REMEMBERED):
@@ -133,43 +135,54 @@ class DurationModel:
         """Learn from an observation."""
         self.seen += 1
         self._schedule = None
-        fit = [_ODD + share for share in self._shares_within(observation)]
+        fit = self._fit(observation)
         foretold = [sum(map(mul, belief, fit)) for belief in self._beliefs]
         trust = _normalized([each * probability for each, probability in zip(self._trust, foretold, strict=True)])
         self._trust = [
             (1 - _RENEWAL) * each + _RENEWAL * first for each, first in zip(trust, _FIRST_TRUST, strict=True)
         ]
-        logs = [log(each) for each in fit]
+        logs = list(map(log, fit))
         self._fits = [
-            [memory * old + new for old, new in zip(fits, logs, strict=True)]
+            [memory * old + new for old, new in zip(fits, logs)]  # noqa: B905  a check for each would take as long
             for memory, fits in zip(_MEMORIES, self._fits, strict=True)
         ]
         rate = max((self.seen + 1) ** -_LEARNING, _LEAST_LEARNING)
-        mixture, scale = self._beliefs[-1], rate / foretold[-1]
+        mixture, kept, scale = self._beliefs[-1], 1 - rate, rate / foretold[-1]
         self._beliefs = [
             *(self._belief(fits) for fits in self._fits),
-            [weight * (1 - rate + scale * each) for weight, each in zip(mixture, fit, strict=True)],
+            [weight * (kept + scale * each) for weight, each in zip(mixture, fit)],  # noqa: B905  as above
         ]
 
-    def _shares_within(self, observation: Observation) -> list[float]:
-        """Return the share of each distribution within an observation."""
-        high = log(observation.ended_seconds)
-        if observation.going_seconds <= 0:
-            return [shape.share_ended(high) for shape in self._shapes]
-        low = log(observation.going_seconds)
-        return [shape.share_ended(high) - shape.share_ended(low) for shape in self._shapes]
+    def _fit(self, observation: Observation) -> list[float]:
+        """Return the likelihood of an observation under each distribution.
+
+        Nearly all of a distribution is within `_WITHIN` spreads of its median, and the medians of each spread ascend.
+        """
+        low, high, fit = -inf, log(observation.ended_seconds), list[float]()
+        if observation.going_seconds > 0:
+            low = log(observation.going_seconds)
+        for spread, medians in self._medians.items():
+            first, last = (bisect_left(medians, moment) for moment in (low - _WITHIN * spread, high + _WITHIN * spread))
+            factor = 1 / (spread * _ROOT)
+            fit += [_ODD] * first
+            fit += [
+                _ODD + (erf((high - median) * factor) - erf((low - median) * factor)) / 2
+                for median in medians[first:last]
+            ]
+            fit += [_ODD] * (len(medians) - last)
+        return fit
 
     def _belief(self, fits: list[float]) -> list[float]:
         """Return the weights of the distributions whose fits to the observations are given as logarithms."""
         top = max(fits)
-        return _normalized([prior * exp(fit - top) for prior, fit in zip(self._prior, fits, strict=True)])
+        least = top - _UNLIKELY
+        weighed = zip(self._prior, fits)  # noqa: B905  as above
+        return _normalized([prior * exp(fit - top) if fit > least else 0.0 for prior, fit in weighed])
 
     def _likely(self) -> list[tuple[_Shape, float]]:
         """Return the likely distributions with their weights, which sum to 1."""
-        together = [
-            sum(trust * weight for trust, weight in zip(self._trust, weights, strict=True))
-            for weights in zip(*self._beliefs, strict=True)
-        ]
+        (long, short, mixed), beliefs = self._trust, zip(*self._beliefs, strict=True)
+        together = [long * one + short * two + mixed * three for one, two, three in beliefs]
         least = max(together) * _NEGLIGIBLE
         kept = [(shape, weight) for shape, weight in zip(self._shapes, together, strict=True) if weight > least]
         total = sum(weight for _, weight in kept)
@@ -196,7 +209,7 @@ class DurationModel:
         if not interval_seconds or not (self.seen or self._guess.is_known):
             return elapsed_seconds + interval_seconds
         if self._schedule is None:
-            self._schedule = _best_schedule(self._likely(), interval_seconds)
+            self._schedule = _best_schedule(self._likely(), interval_seconds, self._shares)
         return max(elapsed_seconds + interval_seconds, self._schedule.after(elapsed_seconds))
 
 
@@ -217,6 +230,7 @@ def guess_from(similar: Sequence[tuple[DurationModel, float]]) -> Guess:
 
 _SIBLING_SPREAD: Final = 0.2
 _OTHER_VARIATION: Final = 0.2  # the weight of any variation, beside that of similar kinds
+_UNLIKELY: Final = 50.0  # distributions that fit worse by so much, as a logarithm, have no weight
 _NEGLIGIBLE: Final = 3e-3  # distributions with so small a part of the greatest weight are left out
 
 
@@ -242,8 +256,8 @@ def _prior(shape: _Shape, guess: Guess) -> float:
 
 
 def _normalized(weights: Sequence[float]) -> list[float]:
-    total = sum(weights)
-    return [weight / total for weight in weights]
+    factor = 1 / sum(weights)
+    return [weight * factor for weight in weights]
 
 
 _FINE: Final = 20  # steps per interval, where durations vary by less than _VARIED intervals
@@ -251,6 +265,7 @@ _COARSE: Final = 10
 _VARIED: Final = 0.6
 _LEAST_GAIN: Final = 0.025  # in intervals: the idle time that a schedule has to save to be used
 _TOO_VARIED: Final = 2.0  # standard deviation in intervals, beyond which every interval is best
+_COLUMNS_KEPT: Final = 256  # distributions whose shares are kept for the next schedule; some dozens are likely at once
 _TAIL: Final = 3.0  # standard deviations covered; a longer generation is polled every interval
 
 
@@ -272,7 +287,31 @@ class _Schedule:
         return self.following[here] * self.step_seconds if 0 <= here < len(self.following) else 0.0
 
 
-def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _Schedule:
+class _Shares:
+    """The shares that have ended at multiples of a step; kept from one schedule to the next, which looks at most."""
+
+    def __init__(self) -> None:
+        self._columns: dict[tuple[_Shape, float], list[float]] = {}  # twice the share less one, from step 0 on
+
+    def ended(self, likely: Sequence[tuple[_Shape, float]], step: float, first: int, count: int) -> list[float]:
+        """Return the share of generations that are expected to end by each of `count` steps from `first` on."""
+        if len(self._columns) > _COLUMNS_KEPT:
+            self._columns.clear()
+        columns = [self._column(shape, step, first + count)[first : first + count] for shape, _ in likely]
+        weights = [weight / 2 for _, weight in likely]
+        return [0.5 + sum(map(mul, weights, ended)) for ended in zip(*columns, strict=True)]
+
+    def _column(self, shape: _Shape, step: float, length: int) -> list[float]:
+        """Return at least `length` values of a distribution's error function."""
+        column = self._columns.setdefault((shape, step), [-1.0])
+        if len(column) < length:
+            factor = 1 / (shape.spread * _ROOT)
+            steps = range(len(column), length + _FINE)
+            column += [erf((log(number * step) - shape.log_median) * factor) for number in steps]
+        return column
+
+
+def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float, shares: _Shares) -> _Schedule:
     """Choose the next poll for each step, backwards from the last. A gap never exceeds two intervals."""
     mean = sum(weight * exp(shape.log_median) for shape, weight in likely)
     square = sum(weight * exp(2 * shape.log_median + shape.spread**2) for shape, weight in likely)
@@ -284,7 +323,7 @@ def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _
     first = max(0, int((mean - _TAIL * deviation) / step) - 2 * gap)
     count = ceil((mean + _TAIL * deviation) / step) + gap - first
     moments = [(first + number) * step for number in range(count + 2 * gap + 1)]
-    share = _shares_ended(likely, moments)
+    share = shares.ended(likely, step, first, len(moments))
     partial = [0.0]  # of the mean, up to each step
     for (before, after), (earlier, later) in zip(pairwise(moments), pairwise(share), strict=True):
         partial.append(partial[-1] + (later - earlier) * (before + after) / 2)
@@ -296,8 +335,10 @@ def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _
     following = [0] * count
     for now in range(count - 1, -1, -1):
         ended = share[now]
-        idle, then = min((seen[then] - moments[then] * ended, then) for then in range(now + gap, now + 2 * gap + 1))
-        following[now] = first + then
+        window = slice(now + gap, now + 2 * gap + 1)
+        idles = list(map(sub, seen[window], map(mul, moments[window], repeat(ended))))
+        idle = min(idles)
+        following[now] = first + now + gap + idles.index(idle)
         seen[now] = moments[now] * ended + idle
     clock = range(-first % gap, len(moments), gap)  # polls every interval, from where the first may find an end
     idle_by_clock = sum(
@@ -307,11 +348,3 @@ def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float) -> _
     if least_idle > idle_by_clock - _LEAST_GAIN * interval:
         return _Schedule(interval, 0, ())
     return _Schedule(step, first, following)
-
-
-def _shares_ended(likely: Sequence[tuple[_Shape, float]], moments: Sequence[float]) -> list[float]:
-    """Return the share of generations that are expected to end by each moment, in ascending order."""
-    scaled = [(shape.log_median, 1 / (shape.spread * _ROOT)) for shape, _ in likely]
-    weights = [weight / 2 for _, weight in likely]
-    logs = [log(moment) if moment else -inf for moment in moments]
-    return [0.5 + sum(map(mul, weights, [erf((at - middle) * factor) for middle, factor in scaled])) for at in logs]

@@ -36,6 +36,17 @@ class Reject:
     candidate: Candidate
     obstacle: BudgetLimit
 
+    def limit(self, credits_per_day: int) -> int | None:
+        """Return the credits of the limit that the price exceeds. `credits_per_day` is the account's."""
+        money = self.candidate.money
+        left = None if money.budget is None else max(money.budget - money.committed, 0)
+        return {
+            BudgetLimit.OVER_CAP: self.candidate.cap,
+            BudgetLimit.OVER_JOB_BUDGET: left,
+            BudgetLimit.OVER_JOB_DAY: money.budget_per_day,
+            BudgetLimit.OVER_DAY: credits_per_day,
+        }[self.obstacle]
+
 
 Preparation = AskQuote | Upload | Reject | WaitUntil
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood, Outage
-from batchkiln.core.filenames import VERSIONS, render
+from batchkiln.core.filenames import VERSIONS, render, with_extension
 from batchkiln.core.job import Attempt, InputFile, Order, SavedOutput, Sidecar
 from batchkiln.core.origin import Origin
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
@@ -180,6 +180,16 @@ class DownloadTask:
     def extensions(self) -> tuple[str, ...]:
         """The possible extensions of its files; the content decides which one applies."""
         return ("mp4", "webm", "mov") if self.attempt.is_video else ("png", "jpg", "webp", "gif", "avif")
+
+    def relative_names(self, number: int) -> list[str]:
+        """Return the possible paths of an output below the job's folder, one for each extension."""
+        first = self.extensions[0]
+        name = self.relative_name(number, first)
+        others = (
+            with_extension(name, self.filename, first, other) or self.relative_name(number, other)
+            for other in self.extensions[1:]
+        )
+        return [name, *others]
 
     def relative_name(self, number: int, extension: str) -> str:
         """Return the path of an output below the job's folder."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, Literal, TypeVar, get_args
 from urllib.parse import parse_qs, urlencode
@@ -12,6 +13,8 @@ from aiohttp import web
 
 from batchkiln.api import Decided, Filter, GalleryPage, JobSummary, Reader, Skipped, Sorting
 from batchkiln.api.changes import Action
+from batchkiln.api.local_service import known_price
+from batchkiln.config import Config
 from batchkiln.core.job import InputFile
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import state_bar
@@ -216,10 +219,10 @@ def _ids_of(request: web.Request) -> list[int]:
     return [int(word) for word in words if word.isdecimal() and len(word) <= _KEY_DIGITS_MAX]
 
 
-def _effects(reader: Reader, job: str, ids: Sequence[int]) -> tuple[str, ...]:
+def _effects(reader: Reader, job: str, ids: Sequence[int], config: Config) -> tuple[str, ...]:
     """Return what the verdicts about items let begin, and what was already sent with another choice."""
     found = [item.name for item_id in ids if (item := reader.reviews.item(job, item_id)) is not None]
-    return tuple(effect_lines(reader.reviews.effects(job, found)))
+    return tuple(effect_lines(reader.reviews.effects(job, found, partial(known_price, config))))
 
 
 async def gallery_sections(context: Context, view: View) -> dict[str, str]:
@@ -257,7 +260,7 @@ async def _page(
         shown=shown,
         parts=parts,
         note=note,
-        notes=await context.reader.read(_effects, view.job, decided) if decided else (),
+        notes=await context.reader.read(_effects, view.job, decided, context.config) if decided else (),
         refused=refused,
         orders=_SORTINGS,
         suggestions=[] if view.is_large else await context.reader.read(_suggestions, view.job),
@@ -332,7 +335,7 @@ async def act(request: web.Request) -> web.Response:
     async with context.changes() as changes:
         report = await changes.review(view.job, selected, Decided(wish), by=request[PRINCIPAL].name)
     done = {"done": wish, "n": str(len(report.changed))}
-    decided = await context.reader.read(_with_effects, view.job, report.changed)
+    decided = await context.reader.read(_with_effects, view.job, report.changed, context.config)
     if report.skipped:
         note = done_message(done) if report.changed else None
         return await _page(
@@ -343,11 +346,11 @@ async def act(request: web.Request) -> web.Response:
     )
 
 
-def _with_effects(reader: Reader, job: str, names: Sequence[str]) -> list[int]:
+def _with_effects(reader: Reader, job: str, names: Sequence[str], config: Config) -> list[int]:
     """Return the ids of the decided items if their verdicts let anything begin, or change what was sent already."""
     names = names[:_DECIDED_MAX]
     found = reader.jobs.items_named(reader.jobs.id_of(job), job=job, names=names)
-    is_said = any(effect_lines(reader.reviews.effects(job, names)))
+    is_said = any(effect_lines(reader.reviews.effects(job, names, partial(known_price, config))))
     return [item_id for item_id, _ in found.values()] if is_said else []
 
 

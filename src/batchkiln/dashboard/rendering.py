@@ -22,10 +22,10 @@ from batchkiln.presentation.chained_inputs import source_name, stale_reason, sta
 from batchkiln.presentation.confirmations import by_state
 from batchkiln.presentation.formatting import (
     STYLES,
-    format_duration,
     format_minute,
     format_second,
     format_service_age,
+    format_wait_end,
     plural,
     sanitize,
 )
@@ -49,7 +49,6 @@ def environment() -> Environment:
     made.filters |= {
         "age": format_service_age,
         "as_text": as_text,
-        "time_until": time_until,
         "code": code,
         "plural": plural,
         "detail": detail,
@@ -85,6 +84,7 @@ def environment() -> Environment:
         "thumb_url": thumb_url,
         "action_url": action_url,
         "version_url": version_url,
+        "wait_end": format_wait_end,
     }
     for name in made.list_templates():
         made.get_template(name)  # compiled now, so that the first page is as fast as the others
@@ -128,11 +128,6 @@ def label(name: str) -> str:
 def as_text(value: object) -> str:
     """Return a metadata value in the form of the gallery's filter."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def time_until(instant: datetime, now: datetime) -> str:
-    """Return the time until an instant, as text that no line breaks."""
-    return format_duration((instant - now).total_seconds()).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def detail(facts: Mapping[str, Any]) -> str:

@@ -1,15 +1,18 @@
 """The review page: what was made, large and side by side, with a key for each decision."""
 
+from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
+from batchkiln.api.local_service import known_price
+from batchkiln.config import Config
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.file_faults import faults_of, missing_inputs
 from batchkiln.dashboard.messages import done_message
 from batchkiln.dashboard.rendering import review_url
-from batchkiln.presentation.chained_inputs import effect_lines
+from batchkiln.presentation.chained_inputs import awaiting_line, effect_lines
 
 _DIGITS_MAX: Final = 18
 
@@ -54,8 +57,8 @@ async def _page(
 ) -> web.Response:
     job, is_all = request.match_info["job"], _is_all(request)
     place = at if at is not None else _number(request.query.get("at"))
-    step, last, left, effects = await context.reader.read(
-        _read, job, place, _number(request.query.get("last")), is_all=is_all
+    step, last, left, effects, awaiting = await context.reader.read(
+        _read, context.config, job, place, _number(request.query.get("last")), is_all=is_all
     )
     return context.page(
         "review.html",
@@ -70,17 +73,21 @@ async def _page(
         last=last if refused is None else None,
         refused=refused.skipped if refused else (),
         effects=effects if refused is None else (),
+        awaiting=awaiting,
     )
 
 
 def _read(
-    reader: Reader, job: str, at: int | None, last: int | None, *, is_all: bool
-) -> tuple[ReviewStep | None, ItemSummary | None, int, tuple[str, ...]]:
+    reader: Reader, config: Config, job: str, at: int | None, last: int | None, *, is_all: bool
+) -> tuple[ReviewStep | None, ItemSummary | None, int, tuple[str, ...], str | None]:
+    """Return the step, the item decided last, the steps left, its effects, and what waits for the step."""
+    known = partial(known_price, config)
     step = reader.reviews.step(job, at, is_all=is_all)
     left = 0 if step is None else reader.reviews.left(job, at=step.items[0].id)
     item = None if last is None else reader.reviews.item(job, last)
-    effects = () if item is None else tuple(effect_lines(reader.reviews.effects(job, [item.name])))
-    return step, item, left, effects
+    effects = () if item is None else tuple(effect_lines(reader.reviews.effects(job, [item.name], known)))
+    awaiting = None if step is None else awaiting_line(reader.reviews.awaiting(step, known))
+    return step, item, left, effects, awaiting
 
 
 def _is_all(request: web.Request) -> bool:

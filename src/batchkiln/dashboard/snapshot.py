@@ -18,7 +18,7 @@ from batchkiln.dashboard.rendering import items_url, review_url
 from batchkiln.presentation.account_errors import misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.ends import end_of_all
-from batchkiln.presentation.formatting import REASONS, format_minute, plural
+from batchkiln.presentation.formatting import REASONS, format_minute, format_wait_end, plural
 from batchkiln.presentation.outages import present_outages
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, read_overview, review_line
 
@@ -83,6 +83,13 @@ class Slot:
     def waits_for(self) -> str:
         """The reason for the wait as text, or empty if it is not worth showing."""
         return REASONS[self.wait.reason] if self.wait is not None and self.wait.is_reportable else ""
+
+    @property
+    def until(self) -> str:
+        """The end of the wait as text, behind a space; empty if it is not known."""
+        if self.wait is None or self.wait.until is None:
+            return ""
+        return f" until {format_wait_end(self.wait.until, self.view.now, self.view.time_scale)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,11 +381,10 @@ def _work_text(now: PageSnapshot) -> str:
         return f"Waiting for the service: {plural(_left(now), 'item')} left{_next_try(now)}"
     ends = end_of_all(view.end for view in jobs if not view.summary.is_finished)
     end = "" if ends is None else f"; ends {ends}"
-    waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]
+    waits = [(slot.wait, slot.until) for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]
     if any(slot.is_busy for slot in now.slots) or not waits:
         return f"Working: {plural(_left(now), 'item')} left{end}"
-    wait = min(waits, key=lambda one: (one.until is None, one.until or one.reason))
-    until = f" until {format_minute(wait.until)}" if wait.until is not None else ""
+    wait, until = min(waits, key=lambda one: (one[0].until is None, one[0].until or one[0].reason))
     if wait.reason is WaitReason.ENOUGH:
         return f"Stopping: {REASONS[wait.reason]}"
     return f"Waiting{until} for {REASONS[wait.reason]}{end}"

@@ -75,14 +75,17 @@ class Manifest:
         """Whether the header is valid. Otherwise `items` raises its errors, too."""
         return not self._reader.diagnostics
 
-    def refuse(self, error: InputError) -> NoReturn:
-        """Raise an error about the header with all others of the manifest but the catalogue's objections."""
-        try:
-            for _ in self.items():
-                pass
-        except InputError as others:
-            raise InputError([*error.mistakes, *others.mistakes], omitted=others.omitted, is_partial=True) from None
-        raise error
+    def refuse(self, *fields: str, reason: str, remedy: str | None = None) -> NoReturn:
+        """Raise an error about the first of these fields that the header has, with all errors of the manifest.
+
+        They are not complete: the catalogue, which depends on the header, has not been read.
+        """
+        diagnostics = self._reader.diagnostics
+        diagnostics.at(self._reader.mark_of(*fields), reason, remedy)
+        diagnostics.is_partial = True
+        for _ in self.items():
+            pass
+        raise diagnostics.error()
 
     def items(self, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
         """Yield the items in the order of the text, in constant memory. May be called again.
@@ -192,6 +195,11 @@ class _ManifestReader:
             versions=(output and output.versions) or filenames.VERSIONS,
             sidecar=Sidecar(output.sidecar) if output and output.sidecar else None,
         )
+
+    def mark_of(self, *fields: str) -> Mark:
+        """Return the place of the value of the first of these fields that the header has, or that of the header."""
+        pairs = self._header.pairs
+        return next((pairs[field][1].start_mark for field in fields if field in pairs), self._header.start_mark)
 
     def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
         """Yield the items, then raise `InputError` if there were errors. `warnings` are made anew."""

@@ -27,7 +27,12 @@ def row_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]
     try:
         yield from _source_items(context, entry) if "from" in entry.pairs else _matrix_items(context, entry)
     except InvalidEntry:
-        context.unread.has_unnamed = True
+        _leave_rows(context)
+
+
+def _leave_rows(context: ManifestContext) -> None:
+    """Note that rows of an entry were not read: neither their ids nor their mistakes are known."""
+    context.unread.has_unnamed = context.diagnostics.is_partial = True
 
 
 def _source_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]:
@@ -64,7 +69,7 @@ def _rows_to_items(
             matching = itertools.islice(matching, offset, None if fields.limit is None else offset + fields.limit)
         yield from template.items(_warned_if_empty(context, entry, matching, file))
     except SourceUnreadable as error:
-        context.unread.has_unnamed = True
+        _leave_rows(context)
         context.diagnostics.add(Location(file, error.line, error.column), error.reason, error.remedy)
 
 

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from batchkiln.api.local_service import price_by_local_service
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import Mode, Recipe
 from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.bounds import recipe_title
 from batchkiln.planning.plan import Plan
-from batchkiln.planning.quotes import Quotes, price_by_local_service
+from batchkiln.planning.quotes import Quotes
 from batchkiln.store import JobRecipe, PriceQuestion, Reader
 
 _FROM_TEXT: Final = frozenset({Mode.TEXT_TO_IMAGE.value, Mode.TEXT_TO_VIDEO.value})

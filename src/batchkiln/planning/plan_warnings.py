@@ -143,8 +143,9 @@ def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "stale",
             name,
-            f"{_items(chains.stale)} {verb} made from an earlier version of another item, which was made again since. "
-            f"Nothing is made again unasked; `batchkiln items {command_arguments(name)}` names stale items",
+            f"{_items(chains.stale)} {verb} made from a file that is no longer current, because its item was made "
+            "again since, or another variant was chosen. Nothing is made again unasked; "
+            f"`batchkiln items {command_arguments(name)}` names stale items",
         )
     if chains.waiting_for_pruned:
         yield PlanWarning(

@@ -15,14 +15,13 @@ from math import inf
 from typing import Final, TypeVar, assert_never
 
 from batchkiln.api.app_context import AppContext, kept_seconds
-from batchkiln.api.local_service import embedded_price
+from batchkiln.api.local_service import price_by_local_service
 from batchkiln.api.service_clients import new_service_client
 from batchkiln.client import ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.error_text import describe_error, exit_status_of
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
-from batchkiln.core.job import Recipe
 from batchkiln.core.rate_limits import RECENT_MINUTES, DayUsage, HeldUntil, LoggedRequest, RateLimits, RequestKind
 from batchkiln.core.request import request_body
 from batchkiln.core.responses import (
@@ -133,12 +132,6 @@ async def ask_quotes(
         except (InputError, AccountUnavailable) as error:
             quotes.failures.append(QuoteFailure(name, account, str(error), error.exit_status))
     return quotes
-
-
-def price_by_local_service(recipe: Recipe, prompt: str) -> int | ErrorInfo:
-    """Return the credits of a request to the embedded local service, or its refusal. No request is sent."""
-    urls = [f"https://inputs.invalid/{number}" for number in range(recipe.inputs_count)]
-    return embedded_price(request_body(recipe, prompt=prompt, input_urls=urls, max_cost_credits=None))
 
 
 def _record_embedded_price(question: PriceQuestion, quotes: Quotes) -> None:

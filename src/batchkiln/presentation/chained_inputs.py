@@ -8,7 +8,7 @@ from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.presentation.formatting import plural, sanitize
 
 if TYPE_CHECKING:
-    from batchkiln.store import Blocker, ItemSource, JobSummary, ReviewEffects
+    from batchkiln.store import Blocker, ItemSource, JobSummary, Release, ReviewEffects
 
 _ENDS: Final = {
     ItemState.FAILED: "which failed",
@@ -90,10 +90,16 @@ def stale_reason(source: "ItemSource") -> str:
 
 def effect_lines(effects: "ReviewEffects") -> Iterator[str]:
     """Yield sentences about what verdicts let begin, and what was sent with another choice, without full stops."""
-    if effects.ready:
-        number = len(effects.ready)
-        name = sanitize(effects.ready[0]) if number == 1 else f"{number:,} items"
-        yield f"{name} can begin now ({_quotes_text(effects)})"
+    if effects.ready.items:
+        yield f"{_released(effects.ready)} can begin now ({_prices_text(effects.ready)})"
+    for group in effects.beyond:
+        kept = len(group.used) + len(group.unused)
+        arguments = command_arguments(group.job)
+        yield (
+            f"{kept:,} of {sanitize(group.group)} are kept, and {len(group.used):,} is asked for"
+            f": {_names(group.used)} {'is' if len(group.used) == 1 else 'are'} used, and not {_names(group.unused)}; "
+            f"to use another, drop one: `batchkiln review {arguments} --drop {command_arguments(group.used[-1])}`"
+        )
     if effects.begun:
         cost = _spent_text(sum(item.credits for item in effects.begun))
         number = len(effects.begun)
@@ -112,11 +118,29 @@ def effect_lines(effects: "ReviewEffects") -> Iterator[str]:
         yield f"{more:,} more were already sent from what is no longer chosen, and stay as they are"
 
 
-def _quotes_text(effects: "ReviewEffects") -> str:
-    if effects.ready_credits is None:
-        return "no quote is known yet"
-    more = f", and {plural(effects.unquoted, 'item')} without a quote" if effects.unquoted else ""
-    return f"about {plural(effects.ready_credits, 'credit')}{more}"
+def awaiting_line(release: "Release") -> str | None:
+    """Return a sentence about what keeping lets begin, without a full stop; None if nothing waits for it."""
+    if not release.items:
+        return None
+    verb = "waits" if len(release.items) == 1 else "wait"
+    return f"{_released(release)} {verb} for what is kept here ({_prices_text(release)})"
+
+
+def _released(release: "Release") -> str:
+    number = len(release.items)
+    return sanitize(release.items[0]) if number == 1 else f"{number:,} items"
+
+
+def _prices_text(release: "Release") -> str:
+    if release.credits is None:
+        return "no price is known yet"
+    more = f", and {plural(release.unpriced, 'item')} without a price" if release.unpriced else ""
+    return f"about {plural(release.credits, 'credit')}{more}"
+
+
+def _names(names: "Sequence[str]") -> str:
+    shown = [sanitize(name) for name in names[:_EFFECTS_SHOWN]]
+    return " and ".join(shown) + (f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else "")
 
 
 def _spent_text(credits_spent: int) -> str:

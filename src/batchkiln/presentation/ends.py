@@ -1,20 +1,18 @@
 """When a job or a run ends: the estimate, and the only words for it on the terminal and the pages."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from batchkiln.core.forecast import EndRange
-from batchkiln.presentation.formatting import DAY, HOUR, MINUTE, format_duration, format_minute
+from batchkiln.presentation.formatting import DAY, HOUR, MINUTE, format_duration, format_minute, format_round
 
 _NARROW_SECONDS: Final = 60.0
 _NARROW_SHARE: Final = 0.1
 """A range that is narrower than one of these is shown as one figure. The share is of the remaining time."""
 
 _STEPS: Final = (10, 60, 300, 600, 1800, HOUR, 6 * HOUR, DAY)
-_ZERO_UNIT: Final = re.compile(r"(?<=[a-z]) 0 [a-z]+$")
 _STEPS_A_RANGE: Final = 8
 _STEPS_A_FIGURE: Final = 4
 
@@ -91,7 +89,7 @@ def _range_text(first: float, last: float) -> str:
     """Return a range of seconds, rounded outwards."""
     fine = (last - first) / _STEPS_A_RANGE
     first_step, last_step = _step(min(fine, first / _STEPS_A_FIGURE)), max(_step(fine), _smallest_unit(last))
-    return f"{_format_round(first // first_step * first_step)} to {_format_round(-(-last // last_step) * last_step)}"
+    return f"{format_round(first // first_step * first_step)} to {format_round(-(-last // last_step) * last_step)}"
 
 
 def _smallest_unit(seconds: float) -> int:
@@ -102,8 +100,3 @@ def _smallest_unit(seconds: float) -> int:
 def _step(seconds: float) -> int:
     """Return the largest round number of seconds that is not larger."""
     return next((step for step in reversed(_STEPS) if step <= seconds), _STEPS[0])
-
-
-def _format_round(seconds: float) -> str:
-    """Format a length of time without a second unit that is zero."""
-    return _ZERO_UNIT.sub("", format_duration(seconds))

@@ -1,5 +1,6 @@
 """Texts for states and wait reasons, and formats for times, numbers and untrusted text."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
 from typing import Final
@@ -49,6 +50,7 @@ STYLES: Final[Mapping[ItemState, str]] = {
 """Each state's color on a terminal, in the order in which a bar shows the states."""
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+_ZERO_UNIT: Final = re.compile(r"(?<=[a-z]) 0 [a-z]+$")
 
 
 def format_duration(seconds: float) -> str:
@@ -61,6 +63,11 @@ def format_duration(seconds: float) -> str:
     if whole < DAY:
         return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
     return f"{whole // DAY} d {whole % DAY // HOUR} h"
+
+
+def format_round(seconds: float) -> str:
+    """Format a length of time as above, without a second unit that is zero."""
+    return _ZERO_UNIT.sub("", format_duration(seconds))
 
 
 def format_service_age(since: datetime, now: datetime, time_scale: float) -> str:
@@ -81,6 +88,15 @@ def format_minute(instant: datetime, zone: tzinfo | None = None) -> str:
 def format_until(instant: datetime, time_scale: float) -> str:
     """Format an instant of service time to the minute. A service whose clock runs faster is named, as above."""
     return format_minute(instant) + ("" if time_scale == 1 else " by the service's clock")
+
+
+def format_wait_end(until: datetime, now: datetime, time_scale: float) -> str:
+    """Format the end of a wait in service time, and how long it takes; for a clock that runs faster, in both times."""
+    seconds = (until - now).total_seconds()
+    left = f"in {format_round(seconds)}"
+    if time_scale != 1:
+        left += f" of its time, about {format_round(seconds / time_scale)} of yours"
+    return f"{format_until(until, time_scale)} ({left})"
 
 
 def format_second(instant: datetime, zone: tzinfo | None = None) -> str:

@@ -24,7 +24,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     Event.TRIES_EXHAUSTED: "The generation failed and was refunded; no try is left",
     Event.GENERATION_CANCELED: "The service canceled the generation",
     Event.GENERATION_LOST: "Held for a person, because the service has denied the generation for an hour",
-    Event.OUTPUTS_READY: "The generation succeeded; its files are downloaded",
+    Event.OUTPUTS_READY: "The generation succeeded; its files are being downloaded",
     Event.URL_EXPIRED: "A download link expired; the next poll returns a new one",
     Event.OUTPUTS_UNUSABLE: "Held for a person, because a file could not be saved",
     Event.RETENTION_ENDED: "The service no longer keeps the files",

@@ -19,6 +19,7 @@ from batchkiln.core.rate_limits import RateLimits
 from batchkiln.core.states import UNDER_WAY, WITH_SERVICE, ItemState
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
+from batchkiln.presentation.overview import service_time
 from batchkiln.store import AccountStanding, ItemDetail, JobSummary, Reader, SlotHolder
 
 
@@ -51,7 +52,7 @@ def read_item_context(
     reader: Reader, config: Config, detail: ItemDetail, summary: JobSummary, machine_now: datetime
 ) -> ItemContext:
     """Read the context of an item."""
-    now = reader.jobs.service_time(detail.job, machine_now)
+    now = service_time(reader, config, summary.profile, machine_now)
     is_driven = reader.is_driven()
     profile = config.profiles.get(summary.profile)
     if profile is None:

@@ -19,6 +19,7 @@ from batchkiln.presentation.formatting import format_minute, format_service_age,
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
+    from batchkiln.presentation.account_waits import Wait
     from batchkiln.presentation.worker_views import SharedBy
 
 
@@ -103,7 +104,7 @@ class JobView(Shown):
 class AccountView:
     """An account with today's usage; `limits` is None if its profile is not configured.
 
-    `now` is service time, and `time_scale` its seconds per real second.
+    `now` is service time, and `time_scale` its seconds per real second. `wait` is known to `read_status` only.
     """
 
     summary: AccountSummary
@@ -111,6 +112,7 @@ class AccountView:
     limits: Limits | None
     now: datetime
     time_scale: float = 1.0
+    wait: "Wait | None" = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -187,6 +189,31 @@ def read_overview(
     return replace(overview, jobs=jobs)
 
 
+def read_status(
+    reader: Reader,
+    config: Config,
+    names: Sequence[str] | None,
+    machine_now: datetime,
+    observed: Mapping[str, datetime] | None = None,
+) -> Overview:
+    """Read an overview as above. If everything of a queue that is run waits, its accounts have their waits as well."""
+    overview = read_overview(reader, config, names, machine_now, observed)
+    at_work = [view.summary for view in overview.jobs if view.summary.left]
+    if not overview.is_driven or not at_work or any(summary.under_way for summary in at_work):
+        return overview
+    from batchkiln.presentation.account_waits import account_status  # noqa: PLC0415  slow to import, and rarely needed
+
+    profiles = config.profiles
+    waits = {
+        view.summary.id: account_status(reader, view, profiles[view.summary.profile]).wait
+        for view in overview.accounts
+        if view.summary.profile in {summary.profile for summary in at_work} & profiles.keys()
+    }
+    return replace(
+        overview, accounts=tuple(replace(view, wait=waits.get(view.summary.id)) for view in overview.accounts)
+    )
+
+
 _NO_ANSWER: Final = JobEnd(reason="the service is not available")
 
 
@@ -218,8 +245,24 @@ def read_accounts(
     """Read all accounts, and the service times of the profiles of the queue, the configuration and `profiles`."""
     accounts = reader.accounts.summaries()
     names = {account.profile for account in accounts} | set(config.profiles) | profiles
-    times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})
+    times = {name: service_time(reader, config, name, machine_now) for name in names} | dict(observed or {})
     return tuple(_account(account, config, times[account.profile]) for account in accounts), times
+
+
+def service_time(reader: Reader, config: Config, name: str, machine_now: datetime) -> datetime:
+    """Return the best estimate of a service's time while this process does not talk to it.
+
+    The queue has the time of the last request. A clock that runs faster has gone on since, which is no less than the
+    time since the last change of the queue, as long as the same process runs it.
+    """
+    known, profile, held = reader.accounts.service_time(name, machine_now), config.profiles.get(name), reader.lease()
+    if profile is None or profile.time_scale == 1 or held is None or not held.is_alive:
+        return known
+    changed_at = reader.written_at()
+    if changed_at is None or not held.started_at <= changed_at <= machine_now:
+        return known
+    then = reader.accounts.service_time(name, changed_at)
+    return max(known, then + (machine_now - changed_at) * profile.time_scale)
 
 
 def _account(account: AccountSummary, config: Config, now: datetime) -> AccountView:
@@ -227,8 +270,9 @@ def _account(account: AccountSummary, config: Config, now: datetime) -> AccountV
     if profile is None or account.name not in {each.name for each in profile.accounts}:
         account = replace(account, outage=None)  # nobody asks for it any more, so nobody records the end
     usage = account.usage if profile is None else usage_today(account, profile, now)
-    limits, time_scale = (profile.limits, profile.time_scale) if profile else (None, 1.0)
-    return AccountView(account, usage, limits, now, time_scale)
+    if profile is None:
+        return AccountView(account, usage, None, now)
+    return AccountView(account, usage, profile.limits, now, profile.time_scale)
 
 
 def estimated_ends(

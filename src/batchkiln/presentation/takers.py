@@ -34,10 +34,10 @@ def after_pause(reader: Reader, options: str = "") -> str:
     resume = f"After unpausing, `batchkiln work{options}` continues it, unless a process still runs this queue."
     if lease is not None and lease.is_alive:
         process = f"Process {lease.pid} on {lease.host}, which runs this queue ({lease.command}),"
+        forever = ", unless it was started with `--forever`" if lease.command == "work" else ""
         if lease.command not in {"run", "work"}:
             return f"{process} goes on with other jobs. {resume}"
-        forever = ", unless it was started with `--forever`" if lease.command == "work" else ""
-        return f"{process} ends once only paused jobs are left{forever}. {resume}"
+        return f"{process} waits on a terminal once only paused jobs are left, and ends elsewhere{forever}. {resume}"
     if alive:
         end = f"The {plural(alive, 'worker')} of this queue" + (" ends" if alive == 1 else " end")
         return f"{end} once only paused jobs are left, unless started with `--forever`. {resume}"

@@ -115,8 +115,11 @@ class Queue(api_queue.Queue):
         faults: Literal["none", "mild", "rough"] = "none",
         seed: int = 0,
         kept: float = 1.0,
+        full: bool = False,
     ) -> RehearsalResult:
         """Run a manifest to its end in virtual time against the local service, in another thread.
+
+        Without faults, a job of prompts alone on one account runs in a model with the same result, unless `full`.
 
         `faults` is the rate of service failures and broken connections, drawn by `seed`. `kept` is the share of results
         that reviews keep, from 0 to 1. The queue, the outputs and the account stay unchanged. Canceling ends the
@@ -132,7 +135,7 @@ class Queue(api_queue.Queue):
                     raise KeyboardInterrupt  # ends the virtual loop between two steps, as a signal does
 
             IS_SILENT.set(True)  # in this thread's own context
-            options = RehearsalOptions([path], faults, seed, machine_now(), stream, on_progress, kept, name)
+            options = RehearsalOptions([path], faults, seed, machine_now(), stream, on_progress, kept, name, full)
             try:
                 return rehearse(self.app, options)
             except KeyboardInterrupt:

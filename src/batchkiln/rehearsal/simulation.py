@@ -28,15 +28,25 @@ from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.outputs import FileSystem
+from batchkiln.rehearsal.event_model import EventModel
 from batchkiln.rehearsal.fault_profiles import ConnectionCuts, Level, fault_rules
 from batchkiln.rehearsal.incidents import Incident, lost_requests, read_incidents
+from batchkiln.rehearsal.modelled_queue import ModelledQueue, is_covered
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
 from batchkiln.rehearsal.reviewing import ReviewFigures, Reviewing
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
 from batchkiln.store import ApplyOptions, JobSummary, Paid, Reader, Store
 from batchkiln.worker.run_state import RunState
-from batchkiln_service import AccountConfig, LocalService, Report, ServiceConfig, logged_requests
+from batchkiln_service import (
+    AccountConfig,
+    LocalService,
+    ModelledService,
+    NotModelledError,
+    Report,
+    ServiceConfig,
+    logged_requests,
+)
 
 ADDRESS: Final = "service"
 PROGRAM: Final = "program"
@@ -60,11 +70,16 @@ class RehearsalOptions:
     on_progress: Callable[[datetime, int], None] = field(default=lambda _, __: None)
     kept: float = 1.0
     stdin_name: str = "<stdin>"
+    is_full: bool = False
+    """Whether to run the whole program, also where a model gives the same result."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RehearsalResult(Shown):
-    """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `incidents` from the service."""
+    """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `incidents` from the service.
+
+    With `is_modelled`, both were a model (`event_model.py`), and not the whole program.
+    """
 
     profile: Profile
     starts_at: datetime
@@ -74,6 +89,7 @@ class RehearsalResult(Shown):
     report: Report
     incidents: tuple[Incident, ...]
     reviews: ReviewFigures = field(default_factory=ReviewFigures)
+    is_modelled: bool = False
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "jobs", [f"{job.name}: {job.items[ItemState.DONE]:,} of {job.total:,} done" for job in self.jobs]
@@ -217,6 +233,10 @@ class _Simulation:
                         stdin_name=self._options.stdin_name,
                     )
                 profile = self._profile_of(applied)
+                with _interrupted_at_once():
+                    modelled = await store.read(self._model, profile, applied)
+                if modelled is not None:
+                    return modelled
                 async with self._running_service(profile) as service:
                     await self._drive(store, profile, applied)
                     ends_at = self._wall()
@@ -224,6 +244,40 @@ class _Simulation:
                 return await store.read(self._result, profile, applied, report, ends_at)
             finally:
                 await store.close()
+
+    def _model(self, reader: Reader, profile: Profile, applied: Sequence[Applied]) -> RehearsalResult | None:
+        """Run the jobs in a model; return None if it does not cover them, and the whole program has to run."""
+        scope = scope_of(applied)
+        jobs = [] if self._options.is_full else reader.queued_requests(scope.job_ids or ())
+        if self._options.level != "none" or not jobs or not is_covered(jobs, profile.limits):
+            return None
+        queue, service = ModelledQueue(jobs), ModelledService(self._service_config(profile))
+        model = EventModel(
+            queue,
+            service,
+            profile,
+            starts_at=self._options.starts_at,
+            delay_seconds=self._cuts.delay_seconds(),
+            on_progress=self._options.on_progress,
+        )
+        try:
+            ends_at = model.run()
+        except NotModelledError:
+            return None
+        return RehearsalResult(
+            profile=profile,
+            starts_at=self._options.starts_at,
+            ends_at=ends_at,
+            jobs=tuple(
+                queue.summary(entry.report.job_id, reader.jobs.summary(entry.job.name))
+                for entry in applied
+                if entry.report.job_id is not None
+            ),
+            paid=queue.paid(),
+            report=service.report(to_milliseconds(ends_at)),
+            incidents=(),
+            is_modelled=True,
+        )
 
     async def _drive(self, store: Store, profile: Profile, applied: Sequence[Applied]) -> None:
         """Run until nothing is left, and again after each round of reviews."""
@@ -251,9 +305,8 @@ class _Simulation:
             self._options.on_progress(self._wall(), (await driver.outstanding(control.scope)).total)
             await asyncio.sleep(PROGRESS_SECONDS)  # noqa: TID251  virtual time
 
-    @asynccontextmanager
-    async def _running_service(self, profile: Profile) -> AsyncIterator[LocalService]:
-        config = ServiceConfig(
+    def _service_config(self, profile: Profile) -> ServiceConfig:
+        return ServiceConfig(
             state_dir=self._service_folder,
             host=ADDRESS,
             tiny_media=True,
@@ -264,6 +317,10 @@ class _Simulation:
             accounts=tuple(AccountConfig(name=name, credits=CREDITS) for name in profile.account_names),
             faults=fault_rules(self._options.level),
         )
+
+    @asynccontextmanager
+    async def _running_service(self, profile: Profile) -> AsyncIterator[LocalService]:
+        config = self._service_config(profile)
         with as_node("service"):
             service = LocalService(config, VirtualServiceClock(self._options.starts_at), is_inline=True)
             await service.__aenter__()

@@ -116,6 +116,13 @@ from .plans import (
     PriceQuestion as PriceQuestion,
     Uploads as Uploads,
 )
+from .preparations import (
+    never_fits_error as never_fits_error,
+)
+from .queued_requests import (
+    QueuedJob as QueuedJob,
+    QueuedRequest as QueuedRequest,
+)
 from .reader import (
     Reader as Reader,
     open_reader as open_reader,
@@ -127,6 +134,9 @@ from .resolution import (
 )
 from .reviews import (
     Decided as Decided,
+    KnownPrice as KnownPrice,
+    MadeItem as MadeItem,
+    Release as Release,
     ReviewEffects as ReviewEffects,
     ReviewReport as ReviewReport,
     ReviewStep as ReviewStep,

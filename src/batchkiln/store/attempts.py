@@ -59,12 +59,11 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
         return None
     reserve(
         connection,
-        account_id=account_id,
         job_id=row["job_id"],
         day=to_milliseconds(new.request.days[-1]),
         credit_count=new.cost_credits,
     )
-    write_request(connection, new.request, keep_seconds=keep_seconds)
+    write_request(connection, new.request, keep_seconds=keep_seconds, credit_count=new.cost_credits)
     transition(
         connection,
         item_id=new.item_id,

@@ -75,4 +75,4 @@ UPDATE item SET
 WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: log_input
-INSERT INTO event (at, job_id, item_id, kind, detail) SELECT :now, job_id, id, :kind, :detail FROM item WHERE id = :item_id;
+INSERT INTO history (at, job_id, item_id, kind, detail) SELECT :now, job_id, id, :kind, :detail FROM item WHERE id = :item_id;

@@ -14,15 +14,18 @@ from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import log_event, set_paused
-from batchkiln.store.usage import DayOf, give_back_credits, take_credits
+from batchkiln.store.usage import DayOf, give_back_credits, take_credits, take_job_credits
 
 CLOCKS_APART_MS: Final = 2 * 60 * 1000
 """So far the clock that wrote `created_at` may be from the one that writes `Date`, both of the service."""
 
 
-def reserve(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
-    """Reserve the quote of a new attempt, and count it on the day that may charge it."""
-    take_credits(connection, account_id=account_id, job_id=job_id, day=day, credit_count=credit_count)
+def reserve(connection: Session, *, job_id: int, day: int, credit_count: int) -> None:
+    """Reserve the quote of a new attempt in its job, and count it on the day that may charge it.
+
+    The account's day counts it with the request (`usage.count_in_days`).
+    """
+    take_job_credits(connection, job_id=job_id, day=day, credit_count=credit_count)
     change_job_credits(connection, job_id, reserved=credit_count)
 
 

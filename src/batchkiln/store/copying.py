@@ -49,7 +49,7 @@ ORDER: Final = (
     "account_day",
     "job_day",
     "request",
-    "event",
+    "history",
 )
 """Each table after those that its rows refer to. Others come last: they refer to these at most. `meta` goes by keys."""
 

@@ -102,7 +102,7 @@ def taken_paths(connection: Session, task: DownloadTask, number: int) -> frozens
 
 def output_paths(task: DownloadTask, number: int) -> list[str]:
     """Return an output's possible paths as they would be recorded: URLs, or absolute with symbolic links resolved."""
-    names = [task.relative_name(number, extension).rpartition("/") for extension in task.extensions]
+    names = [name.rpartition("/") for name in task.relative_names(number)]
     if is_url(task.output_dir):
         return [f"{task.output_dir}/{''.join(name)}" for name in names]
     folders = {folder: str(Path(task.output_dir, folder).resolve()) for folder in {folder for folder, _, _ in names}}

@@ -9,6 +9,8 @@ WHERE ended_at >= :since GROUP BY hour ORDER BY hour;
 
 -- name: item_names
 SELECT item.id, job.name AS job_name, item.name AS item_name, recipe.model,
+       (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid,  -- what its next key is derived from
+       (SELECT value FROM meta WHERE key = 'keys_from') AS keys_from,
        (SELECT coalesce(max(number), 0) FROM attempt WHERE attempt.item_id = item.id) AS last_number,
        (SELECT coalesce(max(number), 0) FROM lost_refusal AS r WHERE r.job = job.name AND r.item = item.name) AS refused_number
 FROM item

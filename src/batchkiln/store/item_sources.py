@@ -59,7 +59,7 @@ def waiting_for_queued(connection: Session, job_id: int) -> int:
 
 
 def stale_items(connection: Session, job_id: int) -> int:
-    """Return how many items of a job were sent with an input whose source was made again since."""
+    """Return how many items of a job are stale: sent with another file than their source, or group, offers now."""
     return int(connection.execute(query("job_stale"), {"job_id": job_id}).fetchone()[0])
 
 

@@ -38,11 +38,27 @@ JOIN item AS i ON i.id = s.item_id
 WHERE source.state = 'queued' AND source.is_source = 1 AND source.job_id = :job_id
     AND i.state = 'queued' AND i.job_id <> :job_id;
 
--- name: job_stale -- items that were sent with what their source has made again since
-SELECT count(DISTINCT s.item_id)
-FROM item AS source
-JOIN item_source AS s ON s.source_id = source.id AND s.made_by IS NOT NULL
-JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
-JOIN output ON output.attempt_id = source.version_id AND output.number = s.output
-WHERE source.is_source = 1 AND source.state = 'done' AND s.made_by <> source.version_id
-    AND output.sha256 <> s.sha256 AND i.state NOT IN ('queued', 'canceled');
+-- name: job_stale -- items that were sent with another file than their source, an item or a group, offers now
+SELECT count(*) FROM (
+    SELECT s.item_id
+    FROM item AS source
+    JOIN item_source AS s ON s.source_id = source.id AND s.made_by IS NOT NULL
+    JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
+    JOIN output ON output.attempt_id = source.version_id AND output.number = s.output
+    WHERE source.is_source = 1 AND source.state = 'done' AND s.made_by <> source.version_id
+        AND coalesce(source.verdict, 'kept') = 'kept' AND (source.needs_review = 0 OR source.verdict = 'kept')
+        AND output.sha256 <> s.sha256 AND i.state NOT IN ('queued', 'canceled')
+    UNION
+    SELECT s.item_id
+    FROM item_source AS s
+    CROSS JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
+    JOIN variant_group AS g ON g.id = s.group_id
+    WHERE s.group_id IS NOT NULL AND s.made_by IS NOT NULL AND i.state NOT IN ('queued', 'canceled')
+        AND s.sha256 <> (
+            SELECT output.sha256 FROM (
+                SELECT item.version_id, row_number() OVER (ORDER BY item.id) AS place, count(*) OVER () AS kept
+                FROM item WHERE item.group_id = g.id AND item.state = 'done' AND item.verdict = 'kept'
+            ) AS choice
+            JOIN output ON output.attempt_id = choice.version_id AND output.number = s.output
+            WHERE choice.place = s.rank AND choice.kept >= g.choose)
+) AS stale;

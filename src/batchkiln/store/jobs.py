@@ -31,6 +31,7 @@ WAITING: Final = "waiting"
 """The word of the counters for queued items that wait for what other items make. It is no state."""
 
 UNDER_WAY_SHOWN: Final = 100
+_VARIANTS_NAMED: Final = 10
 BLOCKERS_SHOWN: Final = 20
 _MOVING: Final = (ItemState.QUEUED, *UNDER_WAY)
 
@@ -293,12 +294,21 @@ class Jobs:
             if row is not None:
                 found[name] = (row[0], ItemState(row[1]))
                 continue
-            near = _names_near(self._connection, job_id, name)
-            remedy = f"run `batchkiln items {command_arguments(job)}` for a list of its items"
-            mistakes.append(_unknown(f"the job {job!r} has no item {name!r}", name, near, remedy))
+            mistakes.append(self._no_item(job_id, job, name))
         if mistakes:
             raise InputError(mistakes)
         return found
+
+    def _no_item(self, job_id: int, job: str, name: str) -> Diagnostic:
+        params = {"job_id": job_id, "name": name, "limit": _VARIANTS_NAMED + 1}
+        variants = [row[0] for row in self._connection.execute(query("variants_named"), params)]
+        if variants:
+            more = " and more" if len(variants) > _VARIANTS_NAMED else ""
+            remedy = f"name its items: {command_arguments(*variants[:_VARIANTS_NAMED])}{more}"
+            return Diagnostic(f"{name!r} is a group of variants of the job {job!r}, and no item", remedy=remedy)
+        near = _names_near(self._connection, job_id, name)
+        remedy = f"run `batchkiln items {command_arguments(job)}` for a list of its items"
+        return _unknown(f"the job {job!r} has no item {name!r}", name, near, remedy)
 
     def unfinished(self) -> frozenset[str]:
         """Return the jobs with items queued or under way, including paused ones."""

@@ -18,6 +18,10 @@ WHERE j.name = :job AND t.n > 0 AND name IS NOT NULL;
 -- name: named_item
 SELECT id, state FROM item WHERE job_id = :job_id AND name = :name;
 
+-- name: variants_named
+SELECT i.name FROM variant_group AS g JOIN item AS i ON i.group_id = g.id
+WHERE g.job_id = :job_id AND g.name = :name ORDER BY i.id LIMIT :limit;
+
 -- name: names_near  (names with the same beginning, by the index on names)
 SELECT name FROM item WHERE job_id = :job_id AND name >= :begin AND name < :begin || char(1114111)
 ORDER BY name LIMIT :limit;

@@ -276,8 +276,8 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
     if attempt is None:
         return None
     connection.execute(query("forget_lost"), {"key": lost["idempotency_key"]})
-    reserve(connection, account_id=account_id, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
-    count_in_days(connection, request)  # its first send, which the copy has lost (Law 5)
+    reserve(connection, job_id=row["job_id"], day=to_milliseconds(day), credit_count=cost)
+    count_in_days(connection, request, credit_count=cost)  # its first send, which the copy has lost (Law 5)
     if has_other_images:  # what they were made by is not known any more
         connection.execute(query("forget_sources"), {"item_id": row["id"]})
         rebuild_inputs(connection, row["id"])

@@ -85,14 +85,15 @@ def queue_uid(connection: Session) -> str:
 
 
 def new_key(connection: Session, row: Row, number: int) -> str:
-    """Return the idempotency key of an item's new attempt; `row` has `id`, `item_name` and `job_name`.
+    """Return the idempotency key of an item's new attempt.
 
-    If a queue derives keys from ids, an item that was enqueued again may get the id of another item, and so that item's
-    key. Such a key belongs to another request, so this item's key is then derived from its name.
+    `row` has `id`, `item_name` and `job_name`, and `queue_uid` and `keys_from` of the queue. If a queue derives keys
+    from ids, an item that was enqueued again may get the id of another item, and so that item's key. Such a key belongs
+    to another request, so this item's key is then derived from its name.
     """
     from batchkiln.core.request import idempotency_key, idempotency_key_by_id  # noqa: PLC0415  readers need no keys
 
-    uid, keys_from = connection.execute(query("key_origin")).fetchone()
+    uid, keys_from = row["queue_uid"], row["keys_from"]
     if keys_from != "names":
         key = idempotency_key_by_id(uid, item_id=row["id"], number=number)
         if not connection.execute(query("is_key_used"), {"key": key}).fetchone()[0]:

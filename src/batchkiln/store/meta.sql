@@ -1,10 +1,6 @@
 -- name: set_meta
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
--- name: key_origin -- what the keys of new attempts are derived from
-SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS uid,
-    (SELECT value FROM meta WHERE key = 'keys_from') AS keys_from;
-
 -- name: get_meta
 SELECT value FROM meta WHERE key = :key;
 

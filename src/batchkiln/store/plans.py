@@ -279,10 +279,12 @@ class _RecipeCounter:
             item = self._connection.execute(query("planned_item"), {"seq": self._examples[recipe_id]}).fetchone()
         else:
             heads = queued_heads(self._connection, self._report.job_id, recipe_id, 1)
-            if not heads:
-                return None
-            item = self._connection.execute(query("known_item"), {"item_id": heads[0]["id"]}).fetchone()
-        return item["name"], item["prompt"]
+            if heads:
+                item = self._connection.execute(query("known_item"), {"item_id": heads[0]["id"]}).fetchone()
+            else:
+                params = {"job_id": self._report.job_id, "recipe_id": recipe_id}
+                item = self._connection.execute(query("waiting_item"), params).fetchone()
+        return None if item is None else (item["name"], item["prompt"])
 
     def _asset_urls(self, count: int) -> tuple[str, ...]:
         params = {"profile": self._profile, "account": self._account, "limit": count}

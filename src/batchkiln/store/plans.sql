@@ -25,6 +25,10 @@ SELECT name, prompt FROM staging.placed WHERE seq = :seq;
 -- name: known_item
 SELECT name, prompt FROM item WHERE id = :item_id;
 
+-- name: waiting_item  (any: the price does not depend on the images that are still to be made)
+SELECT name, prompt FROM item
+WHERE job_id = :job_id AND state = 'queued' AND open_inputs > 0 AND recipe_id = :recipe_id ORDER BY id LIMIT 1;
+
 -- name: planned_uploads  (images that the account lacks, each content once, of items that may still be sent)
 SELECT count(*) AS files, coalesce(sum(size_bytes), 0) AS bytes, coalesce(max(size_bytes), 0) AS largest
 FROM (

@@ -4,6 +4,8 @@ SELECT item.id, item.job_id, item.name AS item_name, job.name AS job_name, item.
        quote.cost_credits,
        job.profile, job.accounts, job.is_paused,
        job.reserved + job.charged - job.refunded AS committed, job.budget_credits, job.budget_credits_per_day,
+       (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid,  -- what its key is derived from
+       (SELECT value FROM meta WHERE key = 'keys_from') AS keys_from,
        (SELECT coalesce(max(number), 0) FROM attempt WHERE attempt.item_id = item.id) AS last_number,
        (SELECT coalesce(max(number), 0) FROM lost_refusal AS r WHERE r.job = job.name AND r.item = item.name) AS refused_number,
        EXISTS (SELECT 1 FROM lost_attempt WHERE lost_attempt.job = job.name AND lost_attempt.item = item.name) AS is_lost

@@ -1,7 +1,8 @@
 """One consistent snapshot of the queue, read by subject: `reader.jobs`, `reader.items`, `reader.accounts` and so on."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from batchkiln.store.notification_cursor import Notifications
     from batchkiln.store.operations import Affected, CancelReport, RedoReport, RetryReport, Skipped
     from batchkiln.store.plans import Plans
+    from batchkiln.store.queued_requests import QueuedJob
     from batchkiln.store.reviews import Reviews
     from batchkiln.store.versions import SavedOutputFile
 
@@ -116,6 +118,12 @@ class Reader:
         """Return the process that drives the queue, or was killed while it did; None if there is none."""
         return lease(self._connection)
 
+    def written_at(self) -> datetime | None:
+        """Return when the queue's file was last changed, by the machine's clock; None for a queue in a database."""
+        from batchkiln.store.sqlite.file_session import written_at  # noqa: PLC0415  see `drivers`
+
+        return written_at(self._connection)
+
     def is_driven(self) -> bool:
         """Return whether a living process drives the queue, or a living worker shares it."""
         held = self.lease()
@@ -160,6 +168,12 @@ class Reader:
         from batchkiln.store.hooks import has_due  # noqa: PLC0415  as above
 
         return has_due(self._connection)
+
+    def queued_requests(self, job_ids: Collection[int]) -> "list[QueuedJob]":
+        """Return jobs with all their queued items, for a model of a run."""
+        from batchkiln.store.queued_requests import queued_requests  # noqa: PLC0415  as above
+
+        return queued_requests(self._connection, job_ids)
 
     def saved_files(
         self, job_name: str, item_names: Sequence[str]

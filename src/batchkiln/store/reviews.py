@@ -6,19 +6,20 @@ changed.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from batchkiln.core.errors import InputError, command_arguments
-from batchkiln.core.job import InputFile, Verdict
+from batchkiln.core.job import InputFile, Recipe, Verdict
 from batchkiln.core.states import ItemState
 from batchkiln.store.chains import fill_dependents
 from batchkiln.store.item_sources import ItemSource
 from batchkiln.store.items import LOOKED_AT, Filter, Items, ItemSummary, matching_ids
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.operations import Skipped
+from batchkiln.store.row_types import recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, log_event
@@ -34,6 +35,9 @@ class Decided(StrEnum):
 
 LEFT_AT_MOST: Final = 500
 """The remaining steps are counted up to this number, so that the time of a step does not grow with the job."""
+
+KnownPrice = Callable[[str, Recipe, str], int | None]
+"""Returns the price of a recipe with a prompt on a profile's service if it is known without a quote, else None."""
 
 _ANY: Final = Filter()
 _VERDICTS: Final = {Decided.KEEP: Verdict.KEPT, Decided.DROP: Verdict.DROPPED, Decided.UNDO: None}
@@ -70,20 +74,41 @@ class MadeItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """Queued items that a verdict lets begin, by their names.
+
+    `credits` is the sum of their known prices, and None without any; `unpriced` of them have none.
+    """
+
+    items: tuple[str, ...] = ()
+    credits: int | None = None
+    unpriced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBeyond:
+    """A group of which too many items are kept: others are made from `used`, and not from `unused`."""
+
+    job: str
+    group: str
+    used: tuple[str, ...]
+    unused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReviewEffects:
     """What the current verdicts about some items mean for the items that are made from them.
 
-    `ready` are the names of the queued items that they release; `ready_credits` is the sum of their known quotes, and
-    None without any; `unquoted` of them have none. `begun` items were sent with a kept file and are not done yet.
-    `outdated` ones were sent with a file that is no longer the chosen one; `is_open` is true if none is chosen now.
+    `ready` can begin now. `begun` items were sent with a kept file and are not done yet. `outdated` ones were sent with
+    a file that is no longer the chosen one; `is_open` is true if none is chosen now. `beyond` are the groups of kept
+    items that have too many of them.
     """
 
-    ready: tuple[str, ...] = ()
-    ready_credits: int | None = None
-    unquoted: int = 0
+    ready: Release = Release()
     begun: tuple[MadeItem, ...] = ()
     outdated: tuple[MadeItem, ...] = ()
     is_open: bool = False
+    beyond: tuple[KeptBeyond, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +222,15 @@ class Reviews:
             previous_at=self._other("previous", job_id, at, group_id, wanted, is_all=is_all),
         )
 
+    def group(self, job_name: str, name: str) -> ReviewStep | None:
+        """Return the step of a group of variants by its name, also before any of them is done; None if there is none.
+
+        Without `is_all`, the steps before and after it are those with something to review.
+        """
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "name": name}
+        row = self._connection.execute(query("first_member"), params).fetchone()
+        return None if row is None else self.step(job_name, row["id"])
+
     def left(self, job_name: str, *, at: int = 0, wanted: Filter = _ANY) -> int:
         """Return how many matching steps from a place on have something to review, counted up to `LEFT_AT_MOST`.
 
@@ -211,20 +245,28 @@ class Reviews:
         params = {"job_id": job_id, "at": at, "limit": LEFT_AT_MOST}
         return int(self._connection.execute(query("count_left"), params).fetchone()["n"])
 
-    def effects(self, job_name: str, names: Sequence[str]) -> ReviewEffects:
+    def awaiting(self, step: ReviewStep, known_price: KnownPrice) -> Release:
+        """Return the first `LEFT_AT_MOST` queued items that wait for a verdict about a step."""
+        found, wanted = self._made_from([item.id for item in step.items]), {step.group or step.items[0].name}
+        wanted |= {item.name for item in step.items}
+        return self._release(
+            {
+                item.id: item.name
+                for _, item in found
+                if any(source.is_open and source.job == step.job and source.item in wanted for source in item.sources)
+            },
+            known_price,
+        )
+
+    def effects(self, job_name: str, names: Sequence[str], known_price: KnownPrice) -> ReviewEffects:
         """Return what the verdicts about these items mean for the first `LEFT_AT_MOST` items made from them."""
         job_id = Jobs(self._connection).id_of(job_name)
         found = Jobs(self._connection).items_named(job_id, job=job_name, names=names)
-        items = Items(self._connection)
         reviewed = {item_id for item_id, _ in found.values()}
-        groups = {item.group for item in items.of_ids(list(reviewed))}
-        params = {"ids": json.dumps(sorted(reviewed)), "limit": LEFT_AT_MOST}
-        rows = self._connection.execute(query("made_from_reviewed"), params).fetchall()
-        jobs = {row["id"]: row["job"] for row in rows}
+        groups = {item.group for item in Items(self._connection).of_ids(list(reviewed))}
         ready: dict[int, str] = {}
         begun, outdated, is_open = [], [], False
-        for item in items.of_ids(list(jobs)):
-            job = jobs[item.id]
+        for job, item in self._made_from(reviewed):
             for source in item.sources:
                 if source.job != job_name or source.made_from is None or source.item not in {*names, *groups}:
                     continue
@@ -235,9 +277,37 @@ class Reviews:
                     begun += [_made(job, item, source)] if item.state is not ItemState.DONE else []
                 elif source.made_from in found and not any(one.is_open for one in item.sources):
                     ready[item.id] = item.name
-        cost = self._connection.execute(query("quotes_of_ready"), {"ids": json.dumps(list(ready))}).fetchone()
-        begin = tuple(ready.values())
-        return ReviewEffects(begin, cost["cost"], cost["unquoted"], tuple(begun), tuple(outdated), is_open)
+        beyond = tuple(self._kept_beyond(job_name, reviewed))
+        return ReviewEffects(self._release(ready, known_price), tuple(begun), tuple(outdated), is_open, beyond)
+
+    def _made_from(self, ids: Collection[int]) -> Iterator[tuple[str, ItemSummary]]:
+        """Yield the first items that are made from these items or their groups, each with the name of its job."""
+        params = {"ids": json.dumps(sorted(ids)), "limit": LEFT_AT_MOST}
+        rows = self._connection.execute(query("made_from_reviewed"), params).fetchall()
+        jobs: dict[int, str] = {row["id"]: row["job"] for row in rows}
+        for item in Items(self._connection).of_ids(list(jobs)):
+            yield jobs[item.id], item
+
+    def _release(self, queued: Mapping[int, str], known_price: KnownPrice) -> Release:
+        """Return what queued items, by their ids, may cost."""
+        rows = self._connection.execute(query("recipes_of_queued"), {"ids": json.dumps(list(queued))}).fetchall()
+        prices = [
+            (known_price(row["profile"], recipe_of(row), row["prompt"]) if quoted is None else quoted, row["n"])
+            for row in rows
+            for quoted in [row["cost_credits"]]
+        ]
+        known = [price * count for price, count in prices if price is not None]
+        unpriced = sum(count for price, count in prices if price is None)
+        return Release(tuple(queued.values()), sum(known) if known else None, unpriced)
+
+    def _kept_beyond(self, job_name: str, ids: Collection[int]) -> Iterator[KeptBeyond]:
+        """Yield the groups of kept ones of these items of which more are kept than are to be chosen."""
+        groups: dict[tuple[str, int], list[str]] = {}
+        for row in self._connection.execute(query("kept_of_groups"), {"ids": json.dumps(sorted(ids))}):
+            groups.setdefault((row["group_name"], row["choose"]), []).append(row["name"])
+        for (group, choose), kept in groups.items():
+            if len(kept) > choose:
+                yield KeptBeyond(job_name, group, tuple(kept[:choose]), tuple(kept[choose:]))
 
     def item(self, job_name: str, item_id: int) -> ItemSummary | None:
         """Return an item of a job by its id; None if the job has none with this id."""

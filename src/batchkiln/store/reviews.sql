@@ -62,6 +62,10 @@ SELECT e.value AS at, m.id
 FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value JOIN item AS m ON m.group_id = i.group_id
 WHERE m.state = 'done';
 
+-- name: first_member
+SELECT i.id FROM variant_group AS g JOIN item AS i ON i.group_id = g.id
+WHERE g.job_id = :job_id AND g.name = :name ORDER BY i.state = 'canceled', i.id LIMIT 1;
+
 -- name: members
 SELECT i.id FROM item AS i WHERE i.group_id = :group_id AND i.state <> 'canceled' ORDER BY i.id;
 
@@ -77,10 +81,23 @@ JOIN item ON item.id = wanted.item_id
 JOIN job ON job.id = item.job_id
 WHERE item.state NOT IN ('failed', 'rejected', 'expired', 'canceled') ORDER BY item.id LIMIT :limit;
 
--- name: quotes_of_ready
-SELECT sum(q.cost_credits) AS cost, count(*) - count(q.cost_credits) AS unquoted
+-- name: recipes_of_queued  (with the number of these items, the prompt of one, and the known quote)
+SELECT r.id, r.model, r.mode, r.parameters, r.inputs_count, r.max_cost_credits, r.attempts,
+    j.profile, q.cost_credits, count(*) AS n, min(i.prompt) AS prompt
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN job AS j ON j.id = i.job_id
 JOIN recipe AS r ON r.id = i.recipe_id
-LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key;
+LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
+GROUP BY r.id, j.profile, q.cost_credits ORDER BY r.id;
+
+-- name: kept_of_groups  (all kept items of the groups that kept ones of these items belong to)
+SELECT g.name AS group_name, g.choose, k.name
+FROM (
+    SELECT DISTINCT i.group_id FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value
+    WHERE i.group_id IS NOT NULL AND i.state = 'done' AND i.verdict = 'kept'
+) AS reviewed
+JOIN variant_group AS g ON g.id = reviewed.group_id
+JOIN item AS k ON k.group_id = g.id
+WHERE g.choose IS NOT NULL AND k.state = 'done' AND k.verdict = 'kept'
+ORDER BY g.id, k.id;

@@ -14,6 +14,16 @@ from batchkiln.store.sql import query
 
 Detail = Mapping[str, str | int | bool | None]
 
+_SHORT: Final[Mapping[tuple[str, str | None, tuple[str, ...]], str]] = {
+    (Event.ATTEMPT_RECORDED, ItemState.SUBMITTING, ("number", "quote_credits")): "r",
+    (Event.ACCEPTED, ItemState.ACTIVE, ("generation_id", "cost_credits", "is_replay")): "a",
+    (Event.OUTPUTS_READY, ItemState.DOWNLOADING, ()): "o",
+    ("file_saved", None, ("number", "of", "path", "size_bytes")): "s",
+    (Event.FILES_SAVED, ItemState.DONE, ()): "f",
+    ("status_seen", None, ("status",)): "w",
+}
+"""The facts that are stored in short, by kind, state and names of the details; the schema's view `event` reads them."""
+
 _KEEPS_ATTEMPT = frozenset(ItemState) - {ItemState.QUEUED}
 _DETAILS: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -135,15 +145,17 @@ def log_event(
     facts: dict[str, str | int | bool | None] = dict(detail or {})
     if error is not None:
         facts |= {"code": error.code, "message": error.message}
+    short = _SHORT.get((event, state, tuple(facts)))
+    values = facts if short is None else list(facts.values())
     connection.execute(
         query("insert_item_event"),
         {
             "at": now,
             "item_id": item_id,
             "attempt_id": attempt_id,
-            "kind": event,
-            "state": state,
-            "detail": _DETAILS.encode(facts) if facts else None,
+            "kind": short or event,
+            "state": state if short is None else None,
+            "detail": _DETAILS.encode(values) if values else None,
         },
     )
 

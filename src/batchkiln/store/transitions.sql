@@ -49,15 +49,15 @@ ON CONFLICT (job_id, state, recipe_id) DO UPDATE SET n = rest_tally.n + excluded
 UPDATE trouble SET n = n - :n WHERE job_id = :job_id AND state = :state AND error_code = :error_code;
 
 -- name: insert_item_events
-INSERT INTO event (at, job_id, item_id, kind, state)
+INSERT INTO history (at, job_id, item_id, kind, state)
 SELECT :at, job_id, id, :kind, :state FROM item WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
 
 -- name: insert_item_event
-INSERT INTO event (at, job_id, item_id, attempt_id, kind, state, detail)
+INSERT INTO history (at, job_id, item_id, attempt_id, kind, state, detail)
 SELECT :at, job_id, id, :attempt_id, :kind, :state, :detail FROM item WHERE id = :item_id;
 
 -- name: insert_job_event
-INSERT INTO event (at, job_id, kind, detail) VALUES (:at, :job_id, :kind, :detail);
+INSERT INTO history (at, job_id, kind, detail) VALUES (:at, :job_id, :kind, :detail);
 
 -- name: pause_job
 UPDATE job SET is_paused = :is_paused WHERE id = :job_id AND is_paused <> :is_paused;

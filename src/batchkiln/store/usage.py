@@ -14,18 +14,21 @@ DayOf = Callable[[datetime | None], datetime]
 """Return the service day of an instant; for None, an unknown instant up to now, the last possible day."""
 
 
-def write_request(connection: Session, request: RequestNote, *, keep_seconds: float) -> None:
-    """Log a request and count it in its days. After each 256th, delete entries older than `keep_seconds`."""
+def write_request(connection: Session, request: RequestNote, *, keep_seconds: float, credit_count: int = 0) -> None:
+    """Log a request and count it in its days. After each 256th, delete entries older than `keep_seconds`.
+
+    A create reserves `credit_count` on the last of the days.
+    """
     at = to_milliseconds(request.at)
     row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at, "egress": request.egress}
     row_id: int = connection.execute(query("insert_request"), row).fetchone()[0]
-    count_in_days(connection, request)
+    count_in_days(connection, request, credit_count=credit_count)
     if row_id % _PRUNE_EVERY == 0:
         connection.execute(query("prune_requests"), {"before": at - int(keep_seconds * 1000)})
 
 
-def count_in_days(connection: Session, request: RequestNote) -> None:
-    """Count a request in each day that may contain it."""
+def count_in_days(connection: Session, request: RequestNote, *, credit_count: int = 0) -> None:
+    """Count a request in each day that may contain it, and its credits in the last one."""
     for day in request.days:
         connection.execute(
             query("count_request"),
@@ -34,6 +37,7 @@ def count_in_days(connection: Session, request: RequestNote) -> None:
                 "day": to_milliseconds(day),
                 "creates": int(request.kind.is_create),
                 "reads": int(request.kind.is_read),
+                "credits": credit_count if day == request.days[-1] else 0,
                 "upload_files": request.upload_files,
                 "upload_bytes": request.upload_bytes,
             },
@@ -75,6 +79,11 @@ def cap_holds(connection: Session, account_id: int, now: datetime, logged_at: da
 def take_credits(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
     """Count credits toward a day of the account and of the job. `day` is its start as stored."""
     connection.execute(query("add_account_credits"), {"account_id": account_id, "day": day, "credits": credit_count})
+    take_job_credits(connection, job_id=job_id, day=day, credit_count=credit_count)
+
+
+def take_job_credits(connection: Session, *, job_id: int, day: int, credit_count: int) -> None:
+    """Count credits toward a day of the job alone."""
     connection.execute(query("add_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})
 
 

@@ -24,11 +24,12 @@ WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
 ORDER BY id;
 
 -- name: count_request
-INSERT INTO account_day (account_id, day_start_at, creates, reads, upload_files, upload_bytes)
-VALUES (:account_id, :day, :creates, :reads, :upload_files, :upload_bytes)
+INSERT INTO account_day (account_id, day_start_at, creates, reads, credits, upload_files, upload_bytes)
+VALUES (:account_id, :day, :creates, :reads, :credits, :upload_files, :upload_bytes)
 ON CONFLICT (account_id, day_start_at) DO UPDATE SET
     creates = account_day.creates + excluded.creates,
     reads = account_day.reads + excluded.reads,
+    credits = account_day.credits + excluded.credits,
     upload_files = account_day.upload_files + excluded.upload_files,
     upload_bytes = account_day.upload_bytes + excluded.upload_bytes;
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from batchkiln.core.account_view import AccountView
-from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.calls import Call
 from batchkiln.core.errors import StorageError
@@ -83,15 +82,8 @@ async def prepare(worker: AccountWorker) -> None:
 
 
 async def _reject(worker: AccountWorker, choice: Reject, now: ClockReading) -> None:
-    candidate, money = choice.candidate, choice.candidate.money
-    left = None if money.budget is None else max(money.budget - money.committed, 0)
-    limit = {
-        BudgetLimit.OVER_CAP: candidate.cap,
-        BudgetLimit.OVER_JOB_BUDGET: left,
-        BudgetLimit.OVER_JOB_DAY: money.budget_per_day,
-        BudgetLimit.OVER_DAY: worker.rates.limits.credits_per_day,
-    }[choice.obstacle]
-    await worker.ports.queue.record_preparation(candidate, NeverFits(choice.obstacle, limit), now)
+    never_fits = NeverFits(choice.obstacle, choice.limit(worker.rates.limits.credits_per_day))
+    await worker.ports.queue.record_preparation(choice.candidate, never_fits, now)
 
 
 async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:

@@ -81,7 +81,8 @@ class HostState:
 class RunState:
     """The options of a run and its progress.
 
-    `may_start` is cleared by --until and by a signal: work in progress continues, nothing new begins. `credits_left` is
+    `may_start` is cleared by --until and by a signal: work in progress continues, nothing new begins. With
+    `stays_while_paused`, the run does not end over jobs that are paused while it goes on. `credits_left` is
     the rest of --max-credits. `starts_until` is `--until TIME`, `stops_at_reset` is `--until budget`. `stopping` ends
     each track as soon as its current work is recorded; `stop_wanted` is set if a person asked for that. `recheck` is
     set by each change that may end the run.
@@ -92,6 +93,7 @@ class RunState:
     starts_until: datetime | None = None
     stops_at_reset: bool = False
     waits_for_more: bool = False
+    stays_while_paused: bool = False
     credits_left: int | None = None
     journals_wait_seconds: float = inf  # for the journals of other machines, after a restore of the database
     contact_seconds: float | None = None  # real seconds; see `HostState`

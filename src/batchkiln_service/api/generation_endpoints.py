@@ -16,7 +16,7 @@ from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
 from batchkiln_service.db.assets import resolve_inputs
 from batchkiln_service.db.creates import NewGeneration, Sent, count_equal_bodies
-from batchkiln_service.db.generations import Record, find_generation, mark_polled, mark_shown, settle
+from batchkiln_service.db.generations import Record, find_generation, has_failed_before, mark_polled, mark_shown, settle
 from batchkiln_service.db.keys import digest_of, is_api_key
 from batchkiln_service.db.request_log import generation_id_of
 from batchkiln_service.errors import ApiError
@@ -129,7 +129,8 @@ def _insert(
     new = _new_generation(context, caller, sent, wanted, assets, ordinal=ordinal)
     context.creates.check(connection, new)
     fault = call.outcome_fault(OUTCOME)  # only once the generation is certain to be created
-    new = with_prompt_directives(connection, with_outcome_fault(new, fault), wanted.prompt)
+    failed = partial(has_failed_before, connection, caller.account)
+    new = with_prompt_directives(failed, with_outcome_fault(new, fault), wanted.prompt)
     if (context.config.instant or context.config.tiny_media) and new.outcome == "success":
         new = replace(new, output=context.renderer.instant(new.render_spec))
     context.creates.enter(connection, new)

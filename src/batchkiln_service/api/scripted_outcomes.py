@@ -3,13 +3,12 @@
 Markers reach the service with the prompts of a manifest, without any other configuration.
 """
 
-import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
 from batchkiln_service.db.creates import NewGeneration
-from batchkiln_service.db.generations import has_failed_before
 from batchkiln_service.faults.fault_rules import FaultRule
 
 FAILS: Final = "[fail]"
@@ -46,8 +45,11 @@ def with_outcome_fault(new: NewGeneration, fault: FaultRule | None) -> NewGenera
             return new
 
 
-def with_prompt_directives(connection: sqlite3.Connection, new: NewGeneration, prompt: str) -> NewGeneration:
-    """Return the generation with the outcome, duration and sharpness that its prompt asks for."""
+def with_prompt_directives(has_failed_before: Callable[[str], bool], new: NewGeneration, prompt: str) -> NewGeneration:
+    """Return the generation with the outcome, duration and sharpness that its prompt asks for.
+
+    `has_failed_before` takes the SHA-256 of a prompt with `[fail-once]`; it tells of the generation's account.
+    """
     if IS_BLURRED in prompt:
         new = replace(new, render_spec=replace(new.render_spec, is_blurred=True))
     if IS_SLOW in prompt:
@@ -56,8 +58,8 @@ def with_prompt_directives(connection: sqlite3.Connection, new: NewGeneration, p
         new = _pending(new, None)
     if FAILS_ONCE in prompt:
         digest = sha256(prompt.encode()).hexdigest()
-        has_failed = has_failed_before(connection, new.account, digest)
-        return replace(new, rehearsed_prompt=digest, outcome=new.outcome if has_failed else "failed")
+        outcome = new.outcome if has_failed_before(digest) else "failed"
+        return replace(new, rehearsed_prompt=digest, outcome=outcome)
     if FAILS in prompt:
         return replace(new, outcome="failed")
     return replace(new, outcome="canceled") if IS_CANCELED in prompt else new

@@ -45,6 +45,21 @@ def test_plan_prices_the_clip_before_its_still_is_there(workspace: Workspace, ma
     assert "1 item is made from an image that is not there yet" in workspace.call("plan", manifest).out
 
 
+def test_price_of_the_clip_is_told_while_it_waits_for_a_choice_and_at_the_choice(
+    workspace: Workspace, manifest: str
+) -> None:
+    """The dearest item must not lose its price between the plan and the key that lets it begin."""
+    (workspace.folder / manifest).write_text(f"{MANIFEST}    variants: 2\n    choose: 1\n", "utf-8")
+    workspace.call("run", manifest)
+
+    plan = workspace.call("plan", manifest, "--json").document
+    assert plan["cost"]["credits"] == 50
+    assert plan["jobs"][0]["to_make"]["unpriced"] == 0
+    kept = workspace.call("review", "owls", "--keep", "owl-still-2").out
+    assert "owl-clip can begin now (about 50 credits)." in kept
+    assert "owl-still-1 is used, and not owl-still-2" in workspace.call("review", "owls", "--keep", "owl-still-1").out
+
+
 @pytest.mark.parametrize("choice", ["review: true", "variants: 2\n    choose: 1"])
 def test_plan_names_the_choice_that_its_end_does_not_count(workspace: Workspace, manifest: str, choice: str) -> None:
     """Nobody knows when a person reviews. The clip waits before and after the still is made, until one is kept."""

@@ -156,7 +156,7 @@ def test_everything_that_reads_results_reads_objects(studio: Studio) -> None:
     assert reported["items"]["total"] == 2
     assert "data:image/" in (studio.workspace.folder / "foxes-report.html").read_text("utf-8")
     assert f"s3://{studio.bucket.name}/out/foxes/fox.png" in shown.out
-    assert "file_staged" in shown.out
+    assert "to be written to the job's URL" in shown.out
 
 
 def test_a_name_that_another_object_has_is_left_alone(studio: Studio) -> None:

@@ -192,6 +192,28 @@ def test_the_catalogue_and_the_ids_are_checked_beside_other_mistakes(workspace: 
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("profile: nope", "many.yaml:3:10: no profile `nope` is configured"),
+        ("account: second", "many.yaml:3:10: profile local has no account second"),
+        ("accounts: [second]", "many.yaml:3:11: profile local has no account second"),
+        ("notify: [nobody]", "many.yaml:3:9: `notify`: "),
+    ],
+)
+def test_what_is_not_configured_is_told_at_its_place_with_the_other_mistakes(
+    workspace: Workspace, line: str, told: str
+) -> None:
+    """The catalogue is that of the profile, so that the rest is checked later, which is told as well."""
+    (workspace.folder / "many.yaml").write_text(_MANY_MISTAKES.replace("order: fast", line), "utf-8")
+
+    err = workspace.call("plan", "many.yaml").err
+
+    assert told in err
+    assert "`priority` must be a whole number" in err
+    assert err.rstrip().endswith("the rest is checked once these are corrected")
+
+
 @pytest.mark.parametrize("more", [(), ("--detailed-exitcode",)])
 def test_each_of_several_mistakes_begins_in_the_same_way(workspace: Workspace, more: tuple[str, ...]) -> None:
     """The lines that begin with the program's name are the mistakes, as many as there are."""

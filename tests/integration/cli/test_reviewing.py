@@ -39,6 +39,23 @@ def verdicts(workspace: Workspace) -> dict[str, str]:
     return {line["item"]: line["verdict"] for line in lines if line["verdict"]}
 
 
+def test_a_group_is_shown_by_its_name(owls: Workspace) -> None:
+    """Its items with their verdicts, and what to type next; commands for items say that it is none."""
+    assert owls.call("review", "owls", "--keep", "barn-2").exit == 0
+    barn, snowy = owls.call("show", "owls", "barn"), owls.call("show", "owls", "snowy")
+    refused = owls.call("redo", "owls", "barn", "snow")
+
+    assert barn.out.startswith("barn (4 variants): choose 1, 1 kept\n")
+    assert "  barn-2: kept: " in barn.out
+    assert "chooses among them" not in barn.out
+    assert "  next: `batchkiln review owls` chooses among them\n" in snowy.out
+    assert snowy.out.endswith("  `batchkiln show owls snowy-1` shows one of them\n")
+    assert owls.call("show", "owls", "barn", "--json").document["kept"] == 1
+    assert refused.exit == 2
+    assert "'barn' is a group of variants of the job 'owls', and no item\n    name its items: barn-1 " in refused.err
+    assert "the job 'owls' has no item 'snow'\n    did you mean 'snowy-" in refused.err
+
+
 def test_prompts_with_variants_are_chosen_and_exported(owls: Workspace) -> None:
     """Twelve files are made; the three that are kept make the dataset, and nothing is left to do."""
     kept = ("barn-2", "snowy-1", "eagle-4")
@@ -104,6 +121,26 @@ def test_conditions_on_metadata_must_all_hold(owls: Workspace) -> None:
     assert owls.call("report", "owls", *kind, *kind, "--json").document["items"]["total"] == 4
 
 
+def test_a_program_reads_what_a_verdict_lets_begin(workspace: Workspace) -> None:
+    """The text and the document tell the same, before and after something was sent with another choice."""
+    still = "items:\n  - {id: owl, prompt: An owl, variants: 2, choose: 1}\n"
+    head = MANIFEST.partition("items:")[0]
+    fly = "  - {id: fly, prompt: It flies, mode: image-to-image, inputs: [{item: owl}]}\n"
+    (workspace.folder / "fly.yaml").write_text(head + still + fly, encoding="utf-8")
+    workspace.call("run", "fly.yaml")
+
+    first = workspace.call("review", "owls", "--keep", "owl-1", "--json").document["effects"]
+    assert workspace.call("run", "fly.yaml").exit == 0
+    workspace.call("review", "owls", "--drop", "owl-1")
+    second = workspace.call("review", "owls", "--keep", "owl-2", "--json").document["effects"]
+
+    assert first == {"ready": ["fly"], "may_cost": 2, "unquoted": 0, "begun": [], "outdated": []}
+    (outdated,) = second["outdated"]
+    assert (outdated["item"], outdated["made_from"], outdated["done"]) == ("fly", "owl-1", True)
+    assert outdated["credits"] > 0
+    assert second["ready"] == []
+
+
 def test_unknown_name_and_double_verdict_change_nothing(owls: Workspace) -> None:
     """One mistake in a command line takes back all of it."""
     assert owls.call("review", "owls", "--keep", "barn-1", "--drop", "wolf").exit == 2
@@ -161,8 +198,7 @@ def test_status_and_history_tell_of_reviews(owls: Workspace) -> None:
     assert (document["to_review"], document["to_choose"]) == (0, 3)
     assert "2 groups wait for a choice: `batchkiln review owls`" in owls.call("status", "owls").out
     shown = owls.call("show", "owls", "barn-1").out
-    assert "kept" in shown
-    assert "version=1" in shown
+    assert "Version 1 kept by " in shown
 
 
 def test_file_that_a_person_reviews_is_named(owls: Workspace) -> None:

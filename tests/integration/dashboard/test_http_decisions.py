@@ -50,6 +50,7 @@ async def test_verdicts_are_facts_with_the_name_of_the_token(client: Client, que
     undone = await client.post("/jobs/birds/undo", {"items": ["fox"]})
 
     assert kept.json["kept"] == ["owl-1", "fox"]
+    assert kept.json["effects"].keys() == {"ready", "may_cost", "unquoted", "begun", "outdated"}
     assert dropped.json["dropped"] == ["owl-2"]
     assert undone.json["undone"] == ["fox"]
     assert verdicts(queue) == {"owl-1": "kept", "owl-2": "dropped"}

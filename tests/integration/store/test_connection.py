@@ -342,7 +342,7 @@ async def test_failed_commit_is_reported_to_all_that_were_in_it(tmp_path: Path) 
 
     def contradict(connection: Session) -> None:
         connection.execute("PRAGMA defer_foreign_keys = ON")
-        connection.execute("INSERT INTO event (at, job_id, kind) VALUES (0, 1000, 'of no job')")
+        connection.execute("INSERT INTO history (at, job_id, kind) VALUES (0, 1000, 'of no job')")
 
     ends = await together(database, partial(put, key="first"), contradict, partial(put, key="third"))
 

@@ -84,7 +84,7 @@ def test_new_ids_follow_the_copied_ones(golden: Path, url: DatabaseUrl) -> None:
     copy_queue(golden, url)
 
     with closing(connect(url)) as session:
-        for table in ("account", "job", "recipe", "input_file", "item", "attempt", "output", "request", "event"):
+        for table in ("account", "job", "recipe", "input_file", "item", "attempt", "output", "request", "history"):
             highest, following = session.row(
                 f"SELECT (SELECT max(id) FROM {table}), nextval(pg_get_serial_sequence('{table}', 'id'))"
             )
@@ -370,7 +370,7 @@ def test_files_on_the_disk_of_another_machine_are_told(golden: Path, url: Databa
     """They cannot move along: the service has them for some days yet."""
     with closing(sqlite3.connect(golden)) as connection, connection:
         connection.execute(
-            "INSERT INTO event (at, job_id, item_id, attempt_id, kind, detail) "
+            "INSERT INTO history (at, job_id, item_id, attempt_id, kind, detail) "
             "SELECT 1, job_id, id, attempt_id, 'file_staged', "
             """'{"number": 9, "host": "fra-1"}' FROM item WHERE state = 'downloading' LIMIT 1"""
         )

@@ -734,7 +734,7 @@ async def test_restored_database_is_driven_by_nobody_before_each_journal_was_rea
 _AN_EVENT: str = """
     INSERT INTO job (id, name, description, profile, accounts, item_order, output_dir, filename, manifest_path,
         created_at) VALUES (1, 'birds', '', 'test', '[]', 'manifest', 'out', '{item}', 'birds.yaml', 0);
-    INSERT INTO event (at, job_id, kind) VALUES (0, 1, 'job_created')
+    INSERT INTO history (at, job_id, kind) VALUES (0, 1, 'job_created')
 """
 
 
@@ -793,7 +793,7 @@ async def test_dump_that_is_loaded_into_the_same_database_is_noticed_by_a_machin
         await store.close()
     with postgres.server().admin(machines.url.name) as admin:
         admin.execute("SET session_replication_role = replica")
-        admin.execute("DELETE FROM event")
+        admin.execute("DELETE FROM history")
 
     ams = await machines.begin("ams")
     async with ams.shared():

@@ -67,7 +67,7 @@ def told_of_everything(queue: QueueFile) -> None:
     detail = {"reason": f"no reply from {SIGNED}", "header": f"Bearer {KEY}x", "path": "/home/anna/out/fox.png", KEY: 1}
     item_id = queue.item("fox")["id"]
     queue.connection.execute(
-        "INSERT INTO event (at, job_id, item_id, kind, detail) VALUES (?, 1, ?, 'outcome_unknown', ?)",
+        "INSERT INTO history (at, job_id, item_id, kind, detail) VALUES (?, 1, ?, 'outcome_unknown', ?)",
         (NOW, item_id, json.dumps(detail)),
     )
     queue.connection.execute("UPDATE item SET error_code = 'odd', error_message = ?", (f"{SIGNED} {KEY}",))

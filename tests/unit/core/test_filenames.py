@@ -134,3 +134,24 @@ def test_long_ids_with_a_common_start_stay_apart(first: str, second: str) -> Non
     start = "é" * 150
 
     assert (named(item=start + first) == named(item=start + second)) == (first == second)
+
+
+@given(
+    item=ANY_TEXT | st.text(st.sampled_from("a.é "), min_size=150, max_size=230),
+    pattern=st.sampled_from([DEFAULT, "{item}{ext}", "{ext}/{item}.{ext}", "{item}.png", "x{item}/{job}.{ext}"]),
+    output=st.integers(1, 12),
+    ext=st.sampled_from(["jpg", "webp", "gif", "avif"]),
+)
+def test_other_extension_gives_the_name_that_rendering_gives(item: str, pattern: str, output: int, ext: str) -> None:
+    """Or none, so that it is rendered: two items never get one name by a short cut."""
+    item = item or "x"
+    name = named(pattern, item=item, output=output)
+
+    other = filenames.with_extension(name, pattern, "png", ext)
+
+    assert other in {None, named(pattern, item=item, output=output, ext=ext)}
+
+
+def test_usual_name_is_not_rendered_again() -> None:
+    """A file of the default pattern."""
+    assert filenames.with_extension("job/fox.png", DEFAULT, "png", "webp") == "job/fox.webp"

@@ -146,6 +146,11 @@ def test_poll_waits_for_the_windows_of_reads(fields: dict[str, Any], at: float, 
             {},
             (Submit, 2, 1000.0, WaitReason.NOW),
         ),
+        (  # the dearer one is over its cap, and about to be rejected
+            [candidate(item_id=1, order=Order.PACK), candidate(item_id=2, index=2, cost=20, cap=19, order=Order.PACK)],
+            {},
+            (Submit, 1, 1000.0, WaitReason.NOW),
+        ),
     ],
 )
 def test_new_work(candidates: list[Any], account: dict[str, Any], expected: tuple[Any, ...]) -> None:

@@ -58,6 +58,23 @@ def test_an_end_by_a_faster_clock_is_told_without_its_date(scale: int, end: str)
 
 
 @pytest.mark.parametrize(
+    ("scale", "until"),
+    [
+        (1, "2030-01-02 00:00 UTC (in 12 h)"),
+        (60, "2030-01-02 00:00 UTC by the service's clock (in 12 h of its time, about 12 min of yours)"),
+    ],
+)
+def test_a_wait_by_a_faster_clock_is_told_in_both_times(scale: float, until: str) -> None:
+    """In the headline, and beside the account."""
+    waiting = slot(Wait(WaitReason.DAY_CREDITS, NOW + timedelta(hours=12)))
+    waiting = replace(waiting, view=replace(waiting.view, time_scale=scale))
+
+    assert waiting.until == f" until {until}"
+    found = headline(snapshot(job_view({ItemState.QUEUED: 1}), slots=(waiting,)))
+    assert found.text.startswith(f"Waiting until {until} for the next day")
+
+
+@pytest.mark.parametrize(
     ("now", "level", "piece"),
     [
         (snapshot(), Level.FINE, "empty"),

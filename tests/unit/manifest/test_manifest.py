@@ -432,10 +432,11 @@ def test_an_attribute_of_what_a_template_may_not_reach_is_reported_in_plain_word
         (HEADER.replace("job:", "jbo:") + "- prompt: a\n", True),
         (HEADER + "- prompt: a\n- prompt: [b\n", True),
         (HEADER + "- prompt: a\n  promt: b\n", False),
+        (HEADER + '- matrix: {a: [b]}\n  prompt: "{{ c }}"\n', True),
     ],
 )
 def test_mistakes_that_hide_others_say_so(tmp_path: Path, text: str, *, is_partial: bool) -> None:
-    """Without a job's name, items are not compared with the queue's; behind a syntax error, nothing is read."""
+    """Items of a job without a name are compared with nothing; a syntax error or a wrong template ends the reading."""
     path = tmp_path / "birds.yaml"
     path.write_text(text, "utf-8")
 

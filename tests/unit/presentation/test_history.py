@@ -1,7 +1,6 @@
 """Each kind of event is told in a sentence."""
 
 import json
-import re
 import sqlite3
 from pathlib import Path
 
@@ -55,11 +54,7 @@ def test_every_event_has_a_sentence() -> None:
 def test_queues_of_every_version_are_told(path: Path) -> None:
     """Each event of an item that any version wrote has its sentence."""
     with sqlite3.connect(":memory:") as connection:
-        connection.execute("CREATE TABLE event (id, at, job_id, item_id, attempt_id, kind, state, detail)")
-        for line in re.findall(
-            r'^INSERT INTO "?event"? VALUES\(.*?\);$', path.read_text("utf-8"), re.MULTILINE | re.DOTALL
-        ):
-            connection.execute(line)
+        connection.executescript(path.read_text("utf-8"))
         events = connection.execute("SELECT kind, detail FROM event WHERE item_id IS NOT NULL").fetchall()
     connection.close()
 

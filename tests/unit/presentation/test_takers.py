@@ -89,8 +89,8 @@ def test_workers_that_share_a_database_take_them(number: int, text: str) -> None
     [
         (FakeQueue(), "No process runs this queue. After unpausing, `batchkiln work` continues it."),
         (FakeQueue("run", pid=2**22 + 1), "No process runs this queue."),
-        (FakeQueue("run"), "(run), ends once only paused jobs are left. After unpausing, `batchkiln work`"),
-        (FakeQueue("work"), "(work), ends once only paused jobs are left, unless it was started with `--forever`."),
+        (FakeQueue("run"), "(run), waits on a terminal once only paused jobs are left, and ends elsewhere. After"),
+        (FakeQueue("work"), "elsewhere, unless it was started with `--forever`."),
         (FakeQueue("watch"), "(watch), goes on with other jobs."),
         (FakeQueue(found=(worker(),)), "The 1 worker of this queue ends once only paused jobs are left, unless"),
         (FakeQueue(found=(worker(), worker())), "The 2 workers of this queue end once only paused jobs are left"),

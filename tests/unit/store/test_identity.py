@@ -32,7 +32,7 @@ def made_before(queue: QueueFile, *items: ItemSpec) -> None:
     """Give the job as an earlier version made it: its default ids hold the file's name `birds`."""
     queue.apply(items)
     detail = json.dumps({"manifest": JOB.manifest_path})
-    event = "INSERT INTO event (id, at, job_id, kind, detail) VALUES (0, 0, 1, 'job_created', ?)"
+    event = "INSERT INTO history (id, at, job_id, kind, detail) VALUES (0, 0, 1, 'job_created', ?)"
     queue.connection.execute(event, (detail,))  # in front of the one that this version wrote
 
 

@@ -20,6 +20,8 @@ COLD: Final = frozenset(
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
 
 SCANNED: Final = {
+    "kept_of_groups": {"reviewed"},  # the groups of the reviewed items
+    "job_stale": {"stale", "choice", "(subquery-6)", "(subquery-7)"},  # the kept items of each group that others use
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
     "unresolved_attempts": {"attempt USING INDEX attempt_unresolved"},  # one an account
@@ -60,8 +62,8 @@ SCANNED: Final = {
     "job_names": {"job"},
     "recent_durations": {"attempt", "a"},  # from the newest on, so many and no more
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
-    "events_before": {"event"},  # from the newest on, so many and no more
-    "events_floor": {"event"},
+    "events_before": {"examined", "shown"},  # from the newest on, so many and no more
+    "events_floor": {"examined"},
     "problem_items": {"i"},  # the newest thousand of a state
     "items_by_file": {"o"},  # so many files as one page reads
     "items_by_file_before": {"o"},

@@ -8,11 +8,12 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup, Verdict
 from batchkiln.core.states import Event
-from batchkiln.presentation.chained_inputs import effect_lines, stale_text
+from batchkiln.presentation.chained_inputs import awaiting_line, effect_lines, stale_text
 from batchkiln.store import reviews
+from batchkiln.store.item_sources import stale_items
 from batchkiln.store.items import Filter, Items
 from batchkiln.store.jobs import Jobs
-from batchkiln.store.reviews import Decided, ReviewReport, Reviews, ReviewStep, review
+from batchkiln.store.reviews import Decided, Release, ReviewReport, Reviews, ReviewStep, review
 from batchkiln.store.session import transaction
 from batchkiln.store.versions import choose_version
 from support.queue_file import NOW, QueueFile, spec
@@ -240,7 +241,13 @@ def test_dependent_of_a_group_waits_until_enough_are_kept(queue: QueueFile) -> N
 
 
 def effects(queue: QueueFile, name: str) -> list[str]:
-    return list(effect_lines(Reviews(queue.connection).effects("birds", [name])))
+    return list(effect_lines(Reviews(queue.connection).effects("birds", [name], unknown)))
+
+
+def unknown(profile: str, recipe: Recipe, prompt: str) -> int | None:
+    """As a service that is not embedded: no price is known without a quote."""
+    del profile, recipe, prompt
+    return None
 
 
 def test_choice_names_what_it_lets_begin_and_what_was_sent_before(queue: QueueFile) -> None:
@@ -262,8 +269,10 @@ def test_choice_names_what_it_lets_begin_and_what_was_sent_before(queue: QueueFi
     queue.end(attempt_id, "succeeded")
     queue.move("clip", Event.OUTPUTS_READY)
     queue.move("clip", Event.FILES_SAVED)
+    assert stale_items(queue.connection, 1) == 0  # nothing else is offered yet
     decide(queue, Decided.KEEP, "owl-3")
     assert effects(queue, "owl-3") == [f"{sent}; {redo}"]
+    assert stale_items(queue.connection, 1) == 1
 
     sources = Items(queue.connection).by_name("birds", "clip").sources
     assert stale_text(sources, "birds") == "stale: it was made from owl-2, and another variant was chosen since"
@@ -273,6 +282,44 @@ def test_choice_names_what_it_lets_begin_and_what_was_sent_before(queue: QueueFi
     decide(queue, Decided.KEEP, "owl-2")
     sources = Items(queue.connection).by_name("birds", "clip").sources
     assert stale_text(sources, "birds") == "stale: it was made from an earlier version of a chosen one of owl"
+    assert stale_items(queue.connection, 1) == 1
+
+
+def test_price_of_what_a_verdict_lets_begin_is_told_before_and_after_it(queue: QueueFile) -> None:
+    """Also without a quote, if the service's prices are known without one."""
+    queue.apply([*variants("owl", 3, 1), spec("clip"), spec("other")])
+    link(queue, "clip", group="owl")
+    link(queue, "other", source="owl-3")
+    finish_all(queue, "owl-1", "owl-2", "owl-3")
+    reviews = Reviews(queue.connection)
+    step = reviews.step("birds")
+    assert step is not None
+
+    told = [reviews.awaiting(step, price) for price in (unknown, lambda *_: 20)]
+    assert told == [Release(("clip",), None, 1), Release(("clip",), 20, 0)]
+    assert awaiting_line(told[0]) == "clip waits for what is kept here (no price is known yet)"
+    assert awaiting_line(told[1]) == "clip waits for what is kept here (about 20 credits)"
+    decide(queue, Decided.KEEP, "owl-1")
+    step = reviews.step("birds", step.at)
+    assert step is not None
+    assert reviews.awaiting(step, unknown) == Release()
+    assert reviews.effects("birds", ["owl-1"], lambda *_: 20).ready == Release(("clip",), 20, 0)
+
+
+def test_variant_that_is_kept_beyond_the_choice_is_called_unused(queue: QueueFile) -> None:
+    """Nobody pays for a clip of the first one because the second was kept later."""
+    queue.apply([*variants("owl", 3, 1), spec("clip")])
+    link(queue, "clip", group="owl")
+    finish_all(queue, "owl-1", "owl-2", "owl-3")
+    decide(queue, Decided.KEEP, "owl-1")
+    decide(queue, Decided.KEEP, "owl-2")
+    drop = "to use another, drop one: `batchkiln review birds --drop owl-1`"
+
+    assert effects(queue, "owl-2") == [
+        f"2 of owl are kept, and 1 is asked for: owl-1 is used, and not owl-2; {drop}",
+    ]
+    decide(queue, Decided.DROP, "owl-1")
+    assert effects(queue, "owl-1") == []
 
 
 def test_verdict_about_what_nothing_is_made_from_says_no_more(queue: QueueFile) -> None:

@@ -1,5 +1,6 @@
 """The schema as the last guard: what no code may store."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -12,7 +13,7 @@ from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import GenerationStatus
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.store import attempts
-from batchkiln.store.transitions import transition
+from batchkiln.store.transitions import log_event, transition
 from support.attempt_steps import NOW_MS, accepted, answered, begin, known, read, record
 from support.builders import NO, NOON, day_of, record as generation
 from support.stores import integrity_errors
@@ -65,8 +66,8 @@ def test_other_account_may_have_its_own(world: World) -> None:
         "UPDATE attempt SET number = 2",
         "UPDATE attempt SET is_video = 1",
         "DELETE FROM attempt",
-        "UPDATE event SET at = 0",
-        "DELETE FROM event",
+        "UPDATE history SET at = 0",
+        "DELETE FROM history",
     ],
 )
 def test_attempts_and_history_are_never_edited(world: World, statement: str) -> None:
@@ -103,12 +104,51 @@ def test_generation_id_is_never_replaced(world: World, value: str) -> None:
         "UPDATE attempt SET is_refunded = 1",
         "UPDATE rest_tally SET n = -1",
         "INSERT INTO request (account_id, kind, sent_at) VALUES (1, 'other kind', 1)",
+        "INSERT INTO history (at, job_id, kind, state) VALUES (1, 1, 'f', 'done')",
+        "INSERT INTO history (at, job_id, kind, detail) VALUES (1, 1, 'w', '{}')",
+        "INSERT INTO history (at, job_id, kind) VALUES (1, 1, 'x')",
+        "INSERT INTO history (at, job_id, kind, detail) VALUES (1, 1, 'quoted', '[1]')",
     ],
 )
 def test_impossible_rows_are_unstorable(world: World, statement: str) -> None:
     """CHECKs tie columns to states, and no sum of money is negative."""
     with pytest.raises(integrity_errors(), match=r"(?i)check"):
         world.connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "detail", "is_short"),
+    [
+        (Event.ATTEMPT_RECORDED, ItemState.SUBMITTING, {"number": 2, "quote_credits": 10}, True),
+        (Event.ATTEMPT_RECORDED, ItemState.SUBMITTING, {"number": 2, "quote_credits": 10, "is_recovered": True}, False),
+        (Event.ACCEPTED, ItemState.ACTIVE, {"generation_id": 'g"é', "cost_credits": 0, "is_replay": False}, True),
+        (Event.ACCEPTED, ItemState.ACTIVE, {"generation_id": "g", "cost_credits": None, "is_replay": True}, True),
+        (Event.OUTPUTS_READY, ItemState.DOWNLOADING, {}, True),
+        ("status_seen", None, {"status": "\\n"}, True),
+        ("file_saved", None, {"number": 1, "of": 4, "path": "/out/é 'x'\t.png", "size_bytes": 1 << 40}, True),
+        ("file_saved", None, {"number": 1, "of": 1, "path": "x", "size_bytes": 9, "instead_of": "00"}, False),
+        (Event.FILES_SAVED, ItemState.DONE, {}, True),
+        (Event.FILES_SAVED, ItemState.DOWNLOADING, {}, False),
+        (Event.FILES_SAVED, ItemState.DONE, {"reason": "r"}, False),
+        ("quoted", None, {"cost_credits": 10}, False),
+    ],
+)
+def test_fact_in_short_reads_as_a_whole_one(
+    world: World,
+    kind: str,
+    state: ItemState | None,
+    detail: dict[str, str | int | bool | None],
+    is_short: bool,  # noqa: FBT001  pytest's
+) -> None:
+    """Nobody who reads the history sees how it is stored."""
+    world.write(log_event, kind, item_id=2, now=NOW_MS, attempt_id=1, state=state, detail=detail)
+
+    newest = "WHERE id = (SELECT max(id) FROM history)"
+    told = world.connection.execute(f"SELECT at, job_id, item_id, attempt_id, kind, state, detail FROM event {newest}")
+    *columns, text = told.fetchone()
+    assert columns == [NOW_MS, 1, 2, 1, kind, state]
+    assert json.dumps(json.loads(text or "{}")) == json.dumps(detail)
+    assert (len(world.one(f"SELECT kind FROM history {newest}")) == 1) == is_short
 
 
 @pytest.mark.parametrize("event", [event for state, event in TRANSITIONS if state is ItemState.ACTIVE])

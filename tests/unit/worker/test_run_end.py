@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from batchkiln.worker.run_state import RunState
 from support.worker_world import World
 
@@ -27,3 +29,36 @@ async def test_a_change_while_the_last_hook_runs_is_not_left_to_the_next_run(wor
 
     assert world.states() == {"done": 2}
     assert settled == 2
+
+
+@pytest.mark.parametrize("stays", [True, False])
+async def test_run_on_a_terminal_waits_while_its_job_is_paused(world: World, *, stays: bool) -> None:
+    """A person who pauses for a moment finds the run there; a program that waits for its end is not kept waiting."""
+    world.enqueue("fox", "owl")
+    control, paused = RunState(stays_while_paused=stays), list[int]()
+
+    def set_paused(word: int) -> None:
+        world.connection.execute("UPDATE job SET is_paused = ?", (word,))
+        paused.append(word)
+        world.announce()
+        control.recheck.set()  # as the engine does at a wakeup from another process
+
+    def person() -> None:
+        if not paused and world.states().get("active"):
+            set_paused(1)
+        elif paused == [1] and world.is_waiting_in_pause:
+            set_paused(0)
+
+    await world.run_watched(person, control)
+
+    assert world.states() == ({"done": 2} if stays else {"done": 1, "queued": 1})
+
+
+async def test_run_does_not_wait_for_a_job_that_was_paused_before(world: World) -> None:
+    """It says so, and ends."""
+    world.enqueue("fox")
+    world.connection.execute("UPDATE job SET is_paused = 1")
+
+    await world.run(RunState(stays_while_paused=True))
+
+    assert world.states() == {"queued": 1}

@@ -1,6 +1,7 @@
 """The operations of a person: keep, drop, redo and so on. What may cost credits states its cost first."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from batchkiln.api import Decided, Reader, ReviewReport
@@ -19,6 +20,8 @@ from batchkiln.api.documents import (
     retried_document,
     reviewed_document,
 )
+from batchkiln.api.local_service import known_price
+from batchkiln.config import Config
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.http_api.operation import Call
@@ -35,6 +38,7 @@ from batchkiln.dashboard.http_api.requests import (
     VersionBody,
 )
 from batchkiln.presentation.item_documents import skipped_document
+from batchkiln.store import ReviewEffects
 
 D = TypeVar("D")
 
@@ -71,6 +75,7 @@ async def _review(call: Call[Query, VerdictBody], decided: Decided) -> ReviewedD
         await _require(changes, job, list(named))
         report = await changes.review(job, named, decided, by=call.principal.name)
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
+        effects = await changes.reader.read(_effects, job, report.changed, call.context.config)
         if not report.changed and await changes.reader.read(_has_conflict, job, report, decided, named):
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in report.skipped)
             raise ProblemError(
@@ -79,7 +84,11 @@ async def _review(call: Call[Query, VerdictBody], decided: Decided) -> ReviewedD
                 "Look at the current version of the item, and decide again.",
                 more={"skipped": skipped_document(report.skipped)},
             )
-    return reviewed_document(job, {decided: report}, summary)
+    return reviewed_document(job, {decided: report}, summary, effects)
+
+
+def _effects(reader: Reader, job: str, names: Sequence[str], config: Config) -> ReviewEffects:
+    return reader.reviews.effects(job, names, partial(known_price, config))
 
 
 def _has_conflict(

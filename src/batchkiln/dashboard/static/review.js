@@ -113,12 +113,13 @@ async function show(url, isBack) {
       history.pushState(null, "", url);
     }
     document.title = page.title;
-    const first = candidates.length ? candidates[0].id : "";
+    const [known] = candidates;
     main.replaceChildren(...page.getElementById("main").childNodes);
-    begin();
-    if (candidates.length && candidates[0].id === first) {
-      candidates[chosen].scrollIntoView({ block: "nearest" }); // the same variants: the next one to decide about
+    if (known && document.getElementById(known.id)) { // the same variants: the next one to decide about
+      begin(chosen);
+      candidates[chosen].scrollIntoView({ block: "nearest" });
     } else {
+      begin(0);
       scrollTo(0, 0);
     }
   } catch {
@@ -150,14 +151,15 @@ document.addEventListener("click", (event) => {
 
 window.addEventListener("popstate", () => show(location.href, true));
 
-function begin() {
+function begin(from) {
   candidates = [...document.querySelectorAll("[data-candidate]")];
   // A person who points at a variant means that one.
   candidates.forEach((one, place) => one.addEventListener("focusin", () => choose(place, false)));
-  choose(Math.max(0, candidates.findIndex((one) => one.classList.contains("v-none"))), false);
+  const open = candidates.map((one, place) => (one.classList.contains("v-none") ? place : -1)).filter((place) => place >= 0);
+  choose(open.find((place) => place >= from) ?? open[0] ?? 0, false);
   isDeciding = false;
   lookAhead();
 }
 
-begin();
+begin(0);
 document.documentElement.dataset.keys = "ready"; // the page names its keys from now on: one pressed earlier has no effect

@@ -200,3 +200,36 @@ CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version 
 DROP INDEX output_by_item;
 ALTER TABLE attempt DROP CONSTRAINT attempt_account_id_generation_id_key;
 CREATE UNIQUE INDEX attempt_generation ON attempt (account_id, generation_id) WHERE generation_id IS NOT NULL;
+
+ALTER TABLE event RENAME TO history;
+ALTER TABLE history DROP CONSTRAINT event_detail_check;
+ALTER TABLE history RENAME CONSTRAINT event_pkey TO history_pkey;
+ALTER TABLE history
+    ADD CHECK (CASE kind
+        WHEN 'r' THEN state IS NULL
+        WHEN 'a' THEN state IS NULL
+        WHEN 'o' THEN state IS NULL
+        WHEN 's' THEN state IS NULL
+        WHEN 'f' THEN state IS NULL
+        WHEN 'w' THEN state IS NULL
+        ELSE length(kind) > 1 END),
+    ADD CHECK (json_typeof(detail::json) = CASE length(kind) WHEN 1 THEN 'array' ELSE 'object' END);
+
+CREATE VIEW event AS
+SELECT id, at, job_id, item_id, attempt_id,
+    CASE kind
+        WHEN 'r' THEN 'attempt_recorded' WHEN 'a' THEN 'accepted' WHEN 'o' THEN 'outputs_ready'
+        WHEN 's' THEN 'file_saved' WHEN 'f' THEN 'files_saved' WHEN 'w' THEN 'status_seen' ELSE kind END AS kind,
+    CASE kind
+        WHEN 'r' THEN 'submitting' WHEN 'a' THEN 'active' WHEN 'o' THEN 'downloading' WHEN 'f' THEN 'done'
+        ELSE state END AS state,
+    CASE kind
+        WHEN 'r' THEN json_build_object('number', detail::json -> 0, 'quote_credits', detail::json -> 1)::text
+        WHEN 'a' THEN json_build_object(
+            'generation_id', detail::json -> 0, 'cost_credits', detail::json -> 1, 'is_replay', detail::json -> 2)::text
+        WHEN 's' THEN json_build_object(
+            'number', detail::json -> 0, 'of', detail::json -> 1, 'path', detail::json -> 2,
+            'size_bytes', detail::json -> 3)::text
+        WHEN 'w' THEN json_build_object('status', detail::json -> 0)::text
+        ELSE detail END AS detail
+FROM history;

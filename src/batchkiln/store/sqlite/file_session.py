@@ -6,11 +6,13 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.store.meta import refuse_moved
+from batchkiln.store.session import Session
 from batchkiln.store.sqlite.page_checks import check_integrity
 from batchkiln.store.sqlite.preflight import (
     APPLICATION_ID,
@@ -65,6 +67,15 @@ def prepare_for_writing(connection: sqlite3.Connection, path: Path, *, may_be_mo
     connection.execute("PRAGMA foreign_keys = ON")  # after the migrations, of which one replaces a table
     if not may_be_moved:
         refuse_moved(connection, path)
+
+
+def written_at(session: Session) -> datetime | None:
+    """Return when a queue's file or its log was last changed; None for a session of another database."""
+    if not isinstance(session, sqlite3.Connection):
+        return None
+    path = session.execute("PRAGMA database_list").fetchone()[2]
+    times = [Path(name).stat().st_mtime for name in (path, f"{path}-wal") if Path(name).exists()]
+    return datetime.fromtimestamp(max(times), UTC) if times else None
 
 
 def look_without_changing(path: Path) -> None:
