@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         check_resolvable,
         hide_passwords,
         local_path,
+        make_local_folder,
         migrate,
         parse_location,
     )
@@ -92,6 +93,7 @@ __all__ = [
     "check_resolvable",
     "hide_passwords",
     "local_path",
+    "make_local_folder",
     "migrate",
     "parse_location",
 ]
