@@ -129,9 +129,11 @@ async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIte
                     serving_dashboard(app.queue, app.config, profile=app.profile, engine=probe)
                 )
             except (BatchkilnError, OSError) as error:
-                print_status(f"The run continues without a dashboard: {error}")
+                print_status(f"The run continues without a dashboard of its own: {error}")
             else:
                 _print_link(served, app.queue)
+                if not is_terminal(sys.stderr):
+                    print_status("It ends with this process; `batchkiln dashboard` serves the queue without one.")
                 _print_warning(served)
         yield served
 

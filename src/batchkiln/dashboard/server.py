@@ -105,7 +105,7 @@ async def serving_dashboard(
         )
         await runner.setup()
         try:
-            await _listen(runner, http.host, http.port if port is None else port)
+            await _listen(runner, http, port)
             host = f"[{http.host}]" if ":" in http.host else http.host
             address = f"http://{host}:{runner.addresses[0][1]}"
             kept_in = token_file(queue).absolute() if kept_token(queue) == token else None
@@ -116,18 +116,21 @@ async def serving_dashboard(
             await context.kept.aclose()
 
 
-async def _listen(runner: web.AppRunner, host: str, port: int | None) -> None:
-    wanted = (PORT, 0) if port is None else (port,)
+async def _listen(runner: web.AppRunner, http: HttpSettings, port: int | None) -> None:
+    """Listen at the port that was given, else at the configured one, else at the default or a free one."""
+    configured = http.port if port is None else port
+    wanted = (PORT, 0) if configured is None else (configured,)
     for number in wanted:
         try:
-            await connections.BoundedSite(runner, host, number).start()
+            await connections.BoundedSite(runner, http.host, number).start()
         except OSError as error:
             if number == wanted[-1]:
                 is_used = error.errno == errno.EADDRINUSE
-                reason = "another program uses this port" if is_used else error.strerror
+                reason = "another program, perhaps another dashboard, uses this port" if is_used else error.strerror
+                remedy = "choose another --port, or leave it out" if port is not None else "change or remove http.port"
                 raise InputError(
-                    f"the dashboard cannot be served at {host}:{number}: {reason}; choose another --port, or leave it "
-                    "out for a free one; nothing was started"
+                    f"the dashboard cannot be served at {http.host}:{number}: {reason}; {remedy} for a free one; "
+                    "nothing was served"
                 ) from error
         else:
             return
