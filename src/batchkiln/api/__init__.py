@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         check_resolvable,
         hide_passwords,
         local_path,
+        make_local_folder,
         migrate,
         parse_location,
     )
@@ -96,6 +97,7 @@ __all__ = [
     "check_resolvable",
     "hide_passwords",
     "local_path",
+    "make_local_folder",
     "migrate",
     "parse_location",
 ]

@@ -34,7 +34,10 @@ class ReadManifest:
 
 
 _TAKEN_SHOWN: Final = 3
-TAKEN_REMEDY: Final = "if another queue created them, use that queue with --queue; this one would pay for them again"
+TAKEN_REMEDY: Final = (
+    "if another queue created them, use that queue with --queue, because this one would pay for them again; if this "
+    "queue was restored from an older copy, its journal of attempts knows what was paid, and nothing is paid again"
+)
 
 log = structlog.get_logger()
 

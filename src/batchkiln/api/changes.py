@@ -5,6 +5,7 @@ The commands and the dashboard use the same questions. Only this module chooses 
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -116,13 +117,15 @@ class FetchReport:
     `present` is the number of files that exist, and `fetched` the number of items that the next run downloads again at
     no cost, or whose objects it writes again from this machine. `lost` files are neither here nor kept by the service
     (14 days from creation): only a redo makes them again, at the price of a new attempt. `skipped` are named items that
-    are not done.
+    are not done. `kept_in_place` are the fetched files in whose place something else lies, such as a cut file. It
+    stays, and the new one gets `~2` before its extension.
     """
 
     present: int
     fetched: int
     lost: tuple[SavedOutputFile, ...]
     skipped: tuple[Skipped, ...]
+    kept_in_place: tuple[SavedOutputFile, ...] = ()
 
 
 class ItemChangedError(InputError):
@@ -269,11 +272,11 @@ class Changes:
         expired = [file for file in gone if not _is_retained(file, now)]
         lost = await asyncio.to_thread(_without_copy, expired, outgoing_folder(self.reader.location))
         kept = [file for file in gone if file not in lost]
-        fetched = 0
+        fetched, in_place = 0, await asyncio.to_thread(_occupied, kept)
         if kept:
             async with self._to_change() as store:
                 fetched = await store.write(Writer.fetch_again, job, kept, now)
-        return FetchReport(len(saved) - len(gone), fetched, lost, skipped)
+        return FetchReport(len(saved) - len(gone), fetched, lost, skipped, in_place)
 
     async def cancel(
         self, job: str, items: Sequence[str] = (), on_moved: Callable[[int], None] = lambda _: None
@@ -380,6 +383,11 @@ def _is_there(file: SavedOutputFile) -> bool:
         return False
     except OSError:
         return True
+
+
+def _occupied(gone: Sequence[SavedOutputFile]) -> tuple[SavedOutputFile, ...]:
+    """Return the files on the disk in whose place something else lies, which no download overwrites."""
+    return tuple(file for file in gone if not is_url(file.path) and os.path.lexists(file.path))
 
 
 def _object_is_there(file: SavedOutputFile) -> bool:
