@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, Unpack
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
 from batchkiln.api.changes import Changes
-from batchkiln.api.item_selection import StateNames, member_of
+from batchkiln.api.item_selection import StateNames, ids_of, member_of, texts_of
 from batchkiln.api.reading import Results
 from batchkiln.api.run import RunOptions, RunResult, Until
 from batchkiln.clock import ServiceClock, machine_now
@@ -149,11 +149,12 @@ class Queue(Changes):
 
         For `agreed` and `catalogue_of`, see `apply_manifests`.
         """
+        named = texts_of(paths, "paths must be a list of paths")
         async with self._to_change() as store:
             return await apply_manifests(
                 store,
                 self.app,
-                paths,
+                named,
                 options=options,
                 stdin=stdin,
                 stdin_name=stdin_name,
@@ -240,13 +241,14 @@ class Queue(Changes):
         if max_credits is not None and max_credits < 0:
             raise InputError("max_credits must be a number of credits, 0 or more; nothing was started")
         selection = _selection(only, limit, sample, seed)
+        names = texts_of(jobs, "jobs are named one by one, as in run('foxes', 'owls')")
         if forever and selection:
             raise InputError("forever waits for new items, and only, limit and sample select from known ones")
         options = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever, selection=selection)
         if self._task is not None and not self._task.done():
             raise QueueInUse(f"{self.app.queue}: this program already runs this queue; call `stop` first")
         begun, self._is_failure_raised = asyncio.Event(), False
-        task = self._task = asyncio.create_task(self._drive(options, jobs, begun), name="batchkiln-drive")
+        task = self._task = asyncio.create_task(self._drive(options, names, begun), name="batchkiln-drive")
         task.add_done_callback(lambda _: begun.set())
         try:
             await begun.wait()
@@ -419,7 +421,8 @@ class Queue(Changes):
 
     async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
         """Return the given names that are jobs of the queue."""
-        return await self.reader.read(lambda reader: reader.jobs.known(names))
+        jobs = texts_of(names, "names must be a list of jobs")
+        return await self.reader.read(lambda reader: reader.jobs.known(jobs))
 
     async def overview(self) -> Overview:
         """Return all jobs, today's usage of the accounts, and the process that runs the queue."""
@@ -440,9 +443,9 @@ class Queue(Changes):
                 yield item
             after = page[-1].id
 
-    async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
+    async def preview_retry(self, job: str, items: Sequence[str] | None = None) -> RetryReport:
         """Return the effect and the possible cost of `retry`, without a change."""
-        return await self.reader.read(Reader.preview_retry, job, items)
+        return await self.reader.read(Reader.preview_retry, job, ids_of(items))
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
@@ -485,7 +488,7 @@ def _checked_items(items: object) -> Iterable[object]:
 
 def _selection(only: str | Sequence[str], limit: int | None, sample: int | None, seed: int) -> Selection:
     """Return the selection of a run. Raise `InputError` for a number below 1, or an empty pattern."""
-    patterns = (only,) if isinstance(only, str) else tuple(only)
+    patterns = (only,) if isinstance(only, str) else texts_of(only, "only must be a pattern of ids, or a list of them")
     for name, number in (("limit", limit), ("sample", sample)):
         if number is not None and number < 1:
             raise InputError(f"{name} must be a number of items, 1 or more; nothing was started")

@@ -2,10 +2,13 @@
 
 import asyncio
 import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 import pytest
 
@@ -15,10 +18,8 @@ from batchkiln.api.item_selection import StateNames
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.planning.catalogues import Catalogues
+from batchkiln.store import ApplyOptions
 from support.programs import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
 SMALL: Final[batchkiln.Defaults] = {
@@ -308,3 +309,66 @@ def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -
     assert all(page.startswith("<table><tr>") for page in pages)
     assert "&lt;b&gt;red" in "".join(pages)
     assert "<b>" not in "".join(pages)
+
+
+# --- several ids ---
+
+SEVERAL: Final = re.compile(r"\b(Sequence|Collection|Iterable|list|tuple|set)\[")
+VALUES: Final = {"action": "retry", "decided": "keep", "options": ApplyOptions(), "stdin": BytesIO()}
+
+
+def lists_of(kind: type) -> list[tuple[str, str]]:
+    """Return the methods of a queue with each parameter that takes several texts."""
+    return [
+        (name, parameter.name)
+        for name, call in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+        for parameter in inspect.signature(call).parameters.values()
+        if SEVERAL.search(inspect.formatannotation(parameter.annotation)) and parameter.name != "only"  # a pattern
+    ]
+
+
+def arguments_with(call: Callable[..., object], parameter: str, value: object) -> dict[str, object]:
+    """Return the required arguments of a method, and one more."""
+    needed = {
+        each.name: VALUES.get(each.name, "num")
+        for each in inspect.signature(call).parameters.values()
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    }
+    return needed | {parameter: value}
+
+
+@pytest.mark.parametrize(("method", "parameter"), lists_of(batchkiln.Queue))
+async def test_one_text_in_place_of_several_changes_nothing(tmp_path: Path, method: str, parameter: str) -> None:
+    """A text would be read letter by letter: with the ids 1 to 12, `"12"` would be the items 1 and 2."""
+    numbers = FOXES | {"job": "num", "items": [{"id": str(number), "prompt": f"Fox {number}"} for number in range(13)]}
+    async with batchkiln.open_queue(tmp_path / "queue.db", config=CONFIG, working_dir=tmp_path) as queue:
+        await queue.enqueue(numbers)
+        before = [item.state async for item in queue.items("num")]
+        call = getattr(queue, method)
+        for wrong in ("12", 12, b"12", *([] if method == "enqueue_items" else [[12]])):
+            with pytest.raises(batchkiln.InputError, match=r"must be a list of .*; nothing was (changed|enqueued)"):
+                await call(**arguments_with(call, parameter, wrong))
+
+        assert [item.state async for item in queue.items("num")] == before
+
+
+def test_every_way_without_asyncio_refuses_one_text(tmp_path: Path) -> None:
+    """The same calls of `SyncQueue`; an empty list does not stand for all items."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(
+            FOXES | {"job": "num", "items": [{"id": "1", "prompt": "A fox"}, {"id": "2", "prompt": "An owl"}]}
+        )
+        for method, parameter in lists_of(batchkiln.SyncQueue):
+            if method != "enqueue_items":
+                call = getattr(queue, method)
+                with pytest.raises(batchkiln.InputError, match=r"items must be a list of ids.*write \['12'\]"):
+                    call(**arguments_with(call, parameter, "12"))
+        for optional in (queue.retry, queue.preview_retry, queue.cancel, queue.fetch):
+            with pytest.raises(batchkiln.InputError, match="items is an empty list; nothing was changed"):
+                optional("num", [])
+        with pytest.raises(batchkiln.InputError, match="jobs are named one by one"):
+            queue.run(["num"])  # type: ignore[arg-type]
+        assert {item.state for item in queue.items("num")} == {ItemState.QUEUED}
+        assert queue.redo("num", []).redone == 0
+        assert queue.cancel("num").canceled == 2
