@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.api.app_context import outgoing_folder
-from batchkiln.api.item_selection import IDS, ids_of, texts_of
+from batchkiln.api.item_selection import IDS, ids_of, member_of, texts_of
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, InputError, StorageError, command_arguments
 from batchkiln.core.polling import retention_ends_at
@@ -227,11 +227,12 @@ class Changes:
         self, job: str, items: Sequence[str] | Mapping[str, int], decided: Decided, *, by: str | None = None
     ) -> ReviewReport:
         """Keep or drop items, or remove their verdicts. See `keep`."""
+        wanted = member_of(Decided, decided, "decided")
         names = texts_of(items, IDS, or_else=", or a mapping of ids to versions")
         named = items if isinstance(items, Mapping) else dict.fromkeys(names)
         who = by or _user()
         async with self._to_change() as store:
-            return await store.write(Writer.review, job, named, decided, by=who, machine_now=self._clock())
+            return await store.write(Writer.review, job, named, wanted, by=who, machine_now=self._clock())
 
     async def review_step(
         self, job: str, at: int | None = None, *, is_all: bool = False, wanted: Filter = _ANY

@@ -5,10 +5,10 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, cast, get_args
 
 import pytest
 
@@ -372,3 +372,76 @@ def test_every_way_without_asyncio_refuses_one_text(tmp_path: Path) -> None:
         assert {item.state for item in queue.items("num")} == {ItemState.QUEUED}
         assert queue.redo("num", []).redone == 0
         assert queue.cancel("num").canceled == 2
+
+
+# --- arguments of the wrong kind ---
+
+WRONG: Final[dict[str, tuple[Callable[[Any], object], str]]] = {
+    "a number as manifest": (lambda queue: queue.enqueue(3), "a manifest is the path of a file, .* not int"),
+    "a list as manifest": (lambda queue: queue.plan(["A fox"]), "not list; nothing .* use `enqueue_items`"),
+    "a number as text": (lambda queue: queue.enqueue_text(3), "a manifest's text must be text, not int"),
+    "an unknown change": (lambda queue: queue.enqueue(FOXES, on_change="x"), "on_change must be one of error, keep"),
+    "a text as time": (
+        lambda queue: queue.run(until=batchkiln.Until(at=cast("Any", "x"))),
+        "`at` must be a datetime or",
+    ),
+    "a number as end": (lambda queue: queue.run(until=3), "until must be done, budget"),
+    "a text as credits": (lambda queue: queue.run(max_credits="x"), "max_credits must be a number"),
+    "a text as limit": (lambda queue: queue.run(limit="x"), "limit must be a number of items"),
+    "a number as pattern": (lambda queue: queue.run(only=3), "only must be a pattern of ids"),
+    "a number as job": (lambda queue: queue.status(3), "a job is given by its name, a text, not by int"),
+    "a number as item": (lambda queue: queue.show("foxes", 3), "an item is given by its id, a text, not by int"),
+    "a text as share": (lambda queue: queue.rehearse(FOXES, kept="x"), "kept a share from 0 to 1"),
+    "an unknown decision": (lambda queue: queue.review("foxes", ["item-1"], "x"), "decided must be one of keep, drop"),
+    "a number as folder": (lambda queue: queue.export("foxes", 3), "to must be a path, not int; nothing was written"),
+    "a number as shares": (lambda queue: queue.export("foxes", splits=3), "splits must be a mapping"),
+    "an unknown verdict": (lambda queue: queue.export("foxes", verdict="x"), "verdict must be one of kept, dropped"),
+    "a text as page size": (lambda queue: queue.report("foxes", page_size="3"), "page_size must be a number"),
+    "no prompt": (lambda queue: queue.enqueue_items([None], job="none", defaults=SMALL), "give a text, such as str"),
+    "another prompt": (
+        lambda queue: queue.enqueue(FOXES | {"items": ["A wolf", "An arctic fox"]}),
+        'pass `on_change="keep"` to keep the sent version, or pass `on_change="redo"`',
+    ),
+    "the same prompt": (
+        lambda queue: queue.enqueue(FOXES | {"items": [{"id": "new", "prompt": "A red fox"}]}),
+        "pass `allow_duplicates=True` to pay for it again",
+    ),
+    "an unknown model": (
+        lambda queue: queue.enqueue(FOXES | {"job": "b", "defaults": {**SMALL, "model": "epsilon2"}}),
+        "use `no_catalogue=True`",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def foxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[batchkiln.SyncQueue]:
+    """Return a queue whose job has ended. Not to be changed."""
+    with opened(tmp_path_factory.mktemp("foxes")) as queue:
+        queue.enqueue(FOXES)
+        queue.run()
+        yield queue
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_argument_is_told_in_words_of_the_library(foxes: batchkiln.SyncQueue, wrong: str) -> None:
+    """The error is an `InputError` that names the argument, and nothing was done."""
+    call, told = WRONG[wrong]
+
+    with pytest.raises(batchkiln.InputError, match=told):
+        call(foxes)
+
+    assert [item.state for item in foxes.items("foxes")] == [ItemState.DONE] * 2
+    assert [view.summary.name for view in foxes.overview().jobs] == ["foxes"]
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [("there/is/none.db", "there is no folder"), (3, "a queue is a path, .* not int")]
+)
+def test_a_queue_in_a_wrong_place_makes_no_folders(tmp_path: Path, place: str | int, told: str) -> None:
+    """A path with a mistake in it is told; one new folder, such as .batchkiln, is made."""
+    with pytest.raises(batchkiln.InputError, match=told):
+        batchkiln.open_queue_sync(tmp_path / place if isinstance(place, str) else cast("Any", place), config=CONFIG)
+
+    assert list(tmp_path.iterdir()) == []
+    batchkiln.open_queue_sync(tmp_path / "new" / "queue.db", config=CONFIG).close()
+    assert (tmp_path / "new" / "queue.db").is_file()
