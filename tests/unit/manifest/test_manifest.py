@@ -487,3 +487,15 @@ def test_a_wrong_value_has_a_remedy(tmp_path: Path, field: str, remedy: str) -> 
     found = mistakes(tmp_path, HEADER + f"- prompt: a\n  {field}\n")
 
     assert [one.remedy for one in found] == [remedy]
+
+
+@pytest.mark.parametrize("entry", ["prompt: p", 'matrix: {a: [x]}, prompt: "{{ a }}"'])
+@pytest.mark.parametrize("word", ["file", "path"])
+def test_a_file_behind_a_word_is_told_how_to_be_written(tmp_path: Path, entry: str, word: str) -> None:
+    """`inputs: [{file: x.png}]` is a natural guess; the mapping is for what other items make."""
+    text = f"{HEADER}- {{{entry}, mode: image-to-image, inputs: [{{{word}: x.png}}]}}\n"
+
+    (mistake,) = mistakes(tmp_path, text)
+
+    assert mistake.reason == f"`inputs[1]`: a file is given by its name alone, without `{word}:`"
+    assert mistake.remedy == "write `inputs: [x.png]`"
