@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WARNINGS_SHOWN = 10
 
-MANIFESTS = click.argument("manifests", metavar="MANIFEST...", nargs=-1, required=True)
+MANIFESTS = click.argument("manifests", type=click.Path(), metavar="MANIFEST...", nargs=-1, required=True)
 
 
 ON_CHANGE = click.option(

@@ -66,7 +66,9 @@ class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic befo
     show_default=True,
     help="The format of the dataset.",
 )
-@click.option("--to", metavar="DIR|URL", help="A folder, or an fsspec URL; default exports/JOB/FORMAT.")
+@click.option(
+    "--to", type=click.Path(), metavar="DIR|URL", help="A folder, or an fsspec URL; default exports/JOB/FORMAT."
+)
 @click.option(
     "--link",
     type=click.Choice([one.value for one in Link]),

@@ -80,7 +80,7 @@ async def _retry(
         print_status(question.cost)
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
-        report = await changes.retry(job, items, Progress(question.number, asyncio.get_running_loop().time))
+        report = await changes.retry(job, items or None, Progress(question.number, asyncio.get_running_loop().time))
         number = sum(report.requeued.values())
         takers = await changes.reader.read(who_takes, common.queue_option)
     if common.is_json:
@@ -112,7 +112,7 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
         print_status(question.cost)
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
-        report = await changes.cancel(job, items, Progress(question.number, asyncio.get_running_loop().time))
+        report = await changes.cancel(job, items or None, Progress(question.number, asyncio.get_running_loop().time))
     if common.is_json:
         print_json(canceled_document(job, report))
     else:

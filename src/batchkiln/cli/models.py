@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     logs=True,
 )
 @click.argument("model", type=MODEL, required=False)
-@click.option("--manifest", metavar="FILE", help="Ask for the prices of a manifest; `-` reads standard input.")
+@click.option(
+    "--manifest",
+    type=click.Path(),
+    metavar="FILE",
+    help="Ask for the prices of a manifest; `-` reads standard input.",
+)
 @click.option("--job", type=JOB, metavar="JOB", help="Ask for the prices of a job in the queue.")
 def models(common: Common, *, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
     """List the service's current catalogue, or only MODEL: modes, resolutions, aspect ratios, durations, and limits.

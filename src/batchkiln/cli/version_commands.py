@@ -96,7 +96,7 @@ def fetch(common: Common, job: str, items: tuple[str, ...]) -> ExitStatus:
 
 async def _fetch(common: Common, job: str, items: Sequence[str]) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        report = await changes.fetch(job, items)
+        report = await changes.fetch(job, items or None)
     if common.is_json:
         print_json(fetched_document(job, report))
         return ExitStatus.OK

@@ -33,6 +33,7 @@ OBJECTIONS_KEPT: Final = 1_000
 _MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kept
 _MORE: Final = -2
 _CATALOGUE_REMEDY: Final = "if the catalogue is wrong, use --no-catalogue"
+_SAME_ENTRY_REMEDY: Final = "use a different id for each: in a matrix, an id with its variables, or none"
 _DEFAULT_ID: Final = "item"
 _IDS_KEPT: Final = 20_000  # recipes and images whose ids are kept in memory; others are read again
 
@@ -211,7 +212,11 @@ class Staging:
         if len(rows) > MISTAKES_SHOWN:
             self.omitted += self._connection.execute(query(f"count_{name}")).fetchone()[0] - MISTAKES_SHOWN
         return [
-            diagnostic_at(self.files[file], line, reason.format(shared, self.place(first_file, first_line)), remedy)
+            diagnostic_at(self.files[file], line, f"several items here have the id {shared!r}", _SAME_ENTRY_REMEDY)
+            if name == "duplicate_names" and (file, line) == (first_file, first_line)
+            else diagnostic_at(
+                self.files[file], line, reason.format(shared, self.place(first_file, first_line)), remedy
+            )
             for shared, file, line, first_file, first_line in rows[:MISTAKES_SHOWN]
         ]
 

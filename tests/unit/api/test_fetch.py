@@ -30,7 +30,7 @@ def queue(tmp_path: Path) -> Iterator[QueueFile]:
 def fetch(queue: QueueFile, *items: str, now: datetime = SOON) -> FetchReport:
     async def change() -> FetchReport:
         async with open_changes(queue.path, lambda: now) as changes:
-            return await changes.fetch("birds", items)
+            return await changes.fetch("birds", items or None)
 
     return asyncio.run(change())
 

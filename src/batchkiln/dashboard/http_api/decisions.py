@@ -110,7 +110,7 @@ async def retry(call: Call[ActionQuery, SomeItemsBody]) -> RetriedDocument | Que
     """Queue ended items again."""
 
     async def act(changes: Changes) -> RetriedDocument:
-        return retried_document(call.job, await changes.retry(call.job, call.body.items or ()))
+        return retried_document(call.job, await changes.retry(call.job, call.body.items))
 
     return await _asked(call, Action.RETRY, call.body.items or (), act)
 
@@ -128,7 +128,7 @@ async def cancel(call: Call[ActionQuery, SomeItemsBody]) -> CanceledDocument | Q
     """Cancel items that were never sent."""
 
     async def act(changes: Changes) -> CanceledDocument:
-        return canceled_document(call.job, await changes.cancel(call.job, call.body.items or ()))
+        return canceled_document(call.job, await changes.cancel(call.job, call.body.items))
 
     return await _asked(call, Action.CANCEL, call.body.items or (), act)
 
@@ -188,7 +188,7 @@ async def fetch(call: Call[Query, FetchBody]) -> FetchedDocument:
     """Let the next run download files that are gone."""
     async with call.context.changes() as changes:
         await _require(changes, call.job, call.body.items or ())
-        return fetched_document(call.job, await changes.fetch(call.job, call.body.items or ()))
+        return fetched_document(call.job, await changes.fetch(call.job, call.body.items))
 
 
 async def use_version(call: Call[Query, VersionBody]) -> ChosenVersionDocument:
