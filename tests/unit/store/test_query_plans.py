@@ -43,6 +43,7 @@ SCANNED: Final = {
     "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
     # Lost attempts: none, but for those of a restored copy.
     "outlived_attempts": {"lost_attempt"},
+    "select_attempt": {"lost_attempt USING COVERING INDEX sqlite_autoindex_lost_attempt_1"},  # up to the first one
     "ended_lost": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "queued_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "accounts_under_way": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
