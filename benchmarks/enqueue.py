@@ -136,6 +136,7 @@ def applied_from_file(connection: sqlite3.Connection, folder: Path) -> None:
         now=0,
         options=ApplyOptions(),
         diagnostic_at=opened_manifest.diagnostic_at,
+        contents=opened_manifest.contents(),
     )
 
 

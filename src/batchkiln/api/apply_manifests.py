@@ -192,6 +192,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         machine_now=app.environment.wall(),
         options=options,
         diagnostic_at=manifest.diagnostic_at,
+        contents=manifest.contents(read.catalogue),
     )
     report = replace(report, warnings=(*manifest.warnings, *report.warnings))
     taken: tuple[str, ...] = ()

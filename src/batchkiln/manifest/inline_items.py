@@ -10,6 +10,7 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, VariantGroup
+from batchkiln.manifest.contents import ReadSources
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
@@ -54,7 +55,7 @@ class ManifestContext:
     `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to
     `folder`, which the person wrote as `shown_folder`; those at URLs are in `remote`. `combinations_left` limits the
     matrices of the whole manifest together, because a few words can ask for many combinations. `warnings` name the
-    entries without rows.
+    entries without rows. `read_sources` are the sources that have been read.
     """
 
     diagnostics: Diagnostics
@@ -65,6 +66,7 @@ class ManifestContext:
     shown_folder: str
     remote: RemoteSources
     warnings: list[Diagnostic]
+    read_sources: ReadSources
     access: FileAccess | None = None
     combinations_left: int = MAX_COMBINATIONS
 

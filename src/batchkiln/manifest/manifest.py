@@ -6,7 +6,7 @@ import re
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -19,6 +19,7 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order, Sidecar
 from batchkiln.core.urls import folder_url_problem, is_url, scheme_of
+from batchkiln.manifest.contents import ReadSources, are_as_before, key_of
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
@@ -74,6 +75,10 @@ class Manifest:
         """
         return self._reader.items(self.job.filename, catalogue)
 
+    def contents(self, catalogue: Catalogue | None = None) -> "ManifestContents":
+        """Return what the items are made of, with the same `catalogue`; its sources are known once they are read."""
+        return self._reader.contents(catalogue)
+
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """The warnings about the items that were read last; complete once all of them were."""
@@ -128,6 +133,27 @@ def open_manifest(
     return Manifest(job, reader)
 
 
+class ManifestContents:
+    """What the items of a manifest are made of, as hashes. `key` is of all but the rows of the sources."""
+
+    def __init__(self, reader: "_ManifestReader", key: str) -> None:
+        self.key = key
+        self._reader = reader
+
+    @property
+    def sources(self) -> Mapping[str, str] | None:
+        """The hash of each source by its path, once all items have been read.
+
+        None if a source cannot be recognised, such as one at a URL, or if there are warnings.
+        """
+        read = self._reader.read_sources
+        return read.found if read is not None and read.are_known and not self._reader.warnings else None
+
+    def has_sources(self, sources: Mapping[str, str]) -> bool:
+        """Return whether sources have these hashes now, by path. Reads all of them."""
+        return are_as_before(sources)
+
+
 class _ManifestReader:
     """The two passes over one text. `diagnostics` are those of the header."""
 
@@ -140,6 +166,7 @@ class _ManifestReader:
         self._has_items = False
         self._remote = RemoteSources()
         self.warnings: list[Diagnostic] = []
+        self.read_sources: ReadSources | None = None
         weakref.finalize(self, self._remote.close)
         self._read_header()
 
@@ -183,6 +210,7 @@ class _ManifestReader:
         """Yield the items, then raise `InputError` if there were errors. `warnings` are made anew."""
         diagnostics = self.diagnostics.copy()
         self.warnings = []
+        self.read_sources, read_sources = None, ReadSources()
         defaults = self._header.pairs.get("defaults")
         images = Images(self._text.folder, self._access)
         context = ManifestContext(
@@ -196,6 +224,7 @@ class _ManifestReader:
             shown_folder=self._text.shown_folder,
             remote=self._remote,
             warnings=self.warnings,
+            read_sources=read_sources,
             access=self._access,
         )
         try:
@@ -211,6 +240,11 @@ class _ManifestReader:
             diagnostics.at_line(None, "the file changed while it was read", "run the command again")
         if diagnostics:
             raise diagnostics.error()
+        self.read_sources = read_sources
+
+    def contents(self, catalogue: Catalogue | None) -> "ManifestContents":
+        """Return what the items are made of."""
+        return ManifestContents(self, key_of(self._text.path, self._text.folder, self._access, catalogue))
 
     def _entries_to_items(self, tree: TreeReader, context: ManifestContext) -> Iterator[LocatedItem]:
         if tree.open_root() is None:

@@ -8,12 +8,13 @@ from typing import BinaryIO, Final
 
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.urls import is_url, redacted
+from batchkiln.manifest.contents import HashedSource
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, LocatedItem, ManifestContext
 from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of
 from batchkiln.manifest.row_template import ItemTemplate
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
-from batchkiln.manifest.sources import KINDS, Row, Rows, Source, SourceUnreadable, source_for
+from batchkiln.manifest.sources import KINDS, PARQUET, Row, Rows, Source, SourceUnreadable, source_for
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.yaml_reading.diagnostics import InvalidValue, Location, Mark, open_bytes
 from batchkiln.yaml_reading.yaml_tree import MapNode, Node
@@ -53,8 +54,9 @@ def _rows_to_items(
     context: ManifestContext, entry: MapNode, fields: SourceFields, *, source: Source, stream: BinaryIO
 ) -> Iterator[LocatedItem]:
     file = source.shown_name
+    hashed = HashedSource(stream)
     try:
-        rows = Rows(source, stream, context.diagnostics)
+        rows = Rows(source, stream if source.kind == PARQUET else hashed, context.diagnostics)
         columns = None if rows.columns is None else [*rows.columns, "row", "col"]
         defaults = {"prompt": "{{ prompt }}", "id": _literal(f"{source.stem}-") + "{{ row }}"}
         template = ItemTemplate(context, entry, columns, file=file, defaults=defaults)
@@ -65,6 +67,8 @@ def _rows_to_items(
         yield from template.items(_warned_if_empty(context, entry, matching, file))
     except SourceUnreadable as error:
         context.diagnostics.add(Location(file, error.line, error.column), error.reason, error.remedy)
+    is_remote = is_url(fields.from_)
+    context.read_sources.add(source.path, None if is_remote else hashed.sha256)
 
 
 def _source(context: ManifestContext, name: str, node: Node) -> Source:

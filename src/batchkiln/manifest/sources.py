@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -20,7 +20,7 @@ MAX_LINE_SIZE_BYTES: Final = 8 << 20
 MAX_FIELD_LENGTH: Final = 1 << 20
 MAX_COLUMNS: Final = 10_000
 MAX_ROW_GROUP_SIZE_BYTES: Final = 1 << 30
-_PARQUET: Final = "parquet"
+PARQUET: Final = "parquet"
 _PARQUET_ROWS: Final = 64  # few: each may have long texts
 _BLOCK_SIZE_BYTES: Final = 1 << 16
 _PIECE_SIZE_BYTES: Final = 1 << 16
@@ -30,6 +30,13 @@ MAX_EXPANSION: Final = 1000
 FREE_EXPANSION_SIZE_BYTES: Final = 8 << 20
 # Possessive quantifiers: a quoted field is never matched in a second way.
 _TSV_FIELD: Final = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^\t]*))(?:\t|$)')
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """Return the next bytes."""
 
 
 class SourceUnreadable(Exception):
@@ -64,14 +71,14 @@ class Source:
     @property
     def is_text(self) -> bool:
         """Whether the file has lines to show."""
-        return self.kind != _PARQUET
+        return self.kind != PARQUET
 
 
 def source_for(name: str, path: Path, shown_name: str) -> Source | None:
     """Return the source for a path, by the extension of its name; None if that is unknown."""
     is_packed = name.lower().endswith(".gz")
     stem, dot, kind = (name[: -len(".gz")] if is_packed else name).rpartition(".")
-    if not dot or not stem or kind.lower() not in KINDS or (is_packed and kind.lower() == _PARQUET):
+    if not dot or not stem or kind.lower() not in KINDS or (is_packed and kind.lower() == PARQUET):
         return None
     return Source(path, shown_name, kind.lower(), stem)
 
@@ -79,7 +86,7 @@ def source_for(name: str, path: Path, shown_name: str) -> Source | None:
 class Rows:
     """The rows of a source. `columns` is None if each row has its own (jsonl). Invalid rows add diagnostics."""
 
-    def __init__(self, source: Source, stream: BinaryIO, diagnostics: Diagnostics) -> None:
+    def __init__(self, source: Source, stream: Readable, diagnostics: Diagnostics) -> None:
         self._source = source
         self._diagnostics = diagnostics
         self._lines = _Lines(stream, _size_allowed(source))
@@ -87,7 +94,7 @@ class Rows:
         self._records: Iterator[tuple[int, list[str]]] | None = None
         self._record_line = 1
         self._table_file: Any = None
-        if source.kind == _PARQUET:
+        if source.kind == PARQUET:
             self._table_file = _opened_parquet(stream)
             self.columns = tuple(self._table_file.schema_arrow.names)
             _check_columns(self.columns, line=None)
@@ -209,7 +216,7 @@ class _Lines:
     A reader whose records span lines counts the bytes of the current record in `record_size_bytes`.
     """
 
-    def __init__(self, stream: BinaryIO, allowed_size_bytes: int | None) -> None:
+    def __init__(self, stream: Readable, allowed_size_bytes: int | None) -> None:
         self.record_size_bytes = 0
         self._number = 0  # of lines read
         self._stream = stream
@@ -293,7 +300,7 @@ def _check_columns(names: Sequence[str], *, line: int | None) -> None:
         raise SourceUnreadable(f"the column `{quoted(twice[0])}` appears twice", line=line, remedy="rename one of them")
 
 
-def _opened_parquet(stream: BinaryIO) -> Any:  # noqa: ANN401  pyarrow has no types
+def _opened_parquet(stream: Readable) -> Any:  # noqa: ANN401  pyarrow has no types
     try:
         import pyarrow.parquet as pq  # noqa: PLC0415  an extra, and slow to import
     except ImportError as error:

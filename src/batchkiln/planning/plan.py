@@ -329,6 +329,7 @@ def _compare_manifests(
             diagnostic_at=manifest.diagnostic_at,
             selection=selection,
             show=show,
+            contents=manifest.contents(each.catalogue),
         )
         manifests.append(replace(planned, without_rows=manifest.warnings))
     digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}

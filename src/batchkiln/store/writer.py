@@ -11,6 +11,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import hooks, known_journals, misunderstood, operations, versions
 from batchkiln.store.account_changes import service_time
+from batchkiln.store.applied_contents import Contents
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
 from batchkiln.store.hooks import HookDecision, RedoBounds, SavedItem
@@ -46,11 +47,19 @@ class Writer(Reader):
         machine_now: datetime,
         options: ApplyOptions,
         diagnostic_at: DiagnosticAt,
+        contents: Contents | None = None,
     ) -> ApplyReport:
-        """Apply a manifest to its job. Raise `InputError` with all mistakes of the manifest."""
+        """Apply a manifest to its job; see `apply_manifest`. Raise `InputError` with all mistakes of the manifest."""
         now = max(to_milliseconds(machine_now), service_time(self._connection, profile) or 0)
         return apply_manifest(
-            self._connection, spec, placed, profile=profile, now=now, options=options, diagnostic_at=diagnostic_at
+            self._connection,
+            spec,
+            placed,
+            profile=profile,
+            now=now,
+            options=options,
+            diagnostic_at=diagnostic_at,
+            contents=contents,
         )
 
     def retry(

@@ -14,7 +14,7 @@ from batchkiln.store.sqlite.file_session import migrations
 COLD: Final = frozenset(
     {
         *("apply", "staging", "variants", "diff", "identity", "planned_items", "plans", "integrity", "misunderstood"),
-        "references",
+        *("references", "applied_contents"),
     }
 )
 """Files whose statements run while a manifest is applied, or read tables that are always small."""

@@ -276,3 +276,18 @@ BEGIN SELECT RAISE (ABORT, 'an attempt is never deleted'); END;
 CREATE TRIGGER generation_is_never_replaced BEFORE UPDATE OF generation_id ON attempt
 WHEN old.generation_id IS NOT NULL AND new.generation_id IS NOT old.generation_id AND old.state <> 'disputed'
 BEGIN SELECT RAISE (ABORT, 'a generation id is never replaced'); END;
+
+-- What the items of a job were read from, as hashes: NULL unless each item is exactly as the manifest made it. `turn`
+-- counts the transactions that changed the items by a manifest.
+CREATE TABLE applied_contents (
+    job_id         INTEGER NOT NULL REFERENCES job (id),
+    turn           INTEGER NOT NULL,
+    content        TEXT,
+    sources        TEXT,
+    items          INTEGER,
+    digest         TEXT,
+    equal_requests TEXT,
+    PRIMARY KEY (job_id),
+    CHECK (content IS NULL OR (
+        sources IS NOT NULL AND items IS NOT NULL AND digest IS NOT NULL AND equal_requests IS NOT NULL))
+) STRICT, WITHOUT ROWID;

@@ -200,3 +200,18 @@ CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version 
 DROP INDEX output_by_item;
 ALTER TABLE attempt DROP CONSTRAINT attempt_account_id_generation_id_key;
 CREATE UNIQUE INDEX attempt_generation ON attempt (account_id, generation_id) WHERE generation_id IS NOT NULL;
+
+-- What the items of a job were read from, as hashes: NULL unless each item is exactly as the manifest made it. `turn`
+-- counts the transactions that changed the items by a manifest.
+CREATE TABLE applied_contents (
+    job_id         BIGINT NOT NULL REFERENCES job (id),
+    turn           BIGINT NOT NULL,
+    content        TEXT COLLATE "C",
+    sources        TEXT COLLATE "C",
+    items          BIGINT,
+    digest         TEXT COLLATE "C",
+    equal_requests TEXT COLLATE "C",
+    PRIMARY KEY (job_id),
+    CHECK (content IS NULL OR (
+        sources IS NOT NULL AND items IS NOT NULL AND digest IS NOT NULL AND equal_requests IS NOT NULL))
+);
