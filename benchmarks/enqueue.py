@@ -131,7 +131,7 @@ def applied_from_file(connection: sqlite3.Connection, folder: Path) -> None:
     apply_manifest(
         connection,
         opened_manifest.job,
-        opened_manifest.items(),
+        opened_manifest.portions(),
         profile="local",
         now=0,
         options=ApplyOptions(),

@@ -13,10 +13,11 @@ from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import InputFile, JobSpec
+from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.shown import Shown
 from batchkiln.inputs import SharedInputObjects, SharedInputs, shared_inputs
-from batchkiln.manifest import LocatedItem, Manifest, open_manifest
+from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Store, Writer
 
@@ -182,7 +183,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
     job = manifest.job
     if app.output_root is not None:
         job = replace(job, output_dir=str(app.output_root / job.name))
-    items: Iterable[LocatedItem] = manifest.items(read.catalogue)
+    items: Iterable[LocatedItem | SimilarItems] = manifest.portions(read.catalogue)
     if app.shared_dir is not None and not options.dry_run:
         items = _with_images_kept(items, shared_inputs(app.shared_dir))
     report = writer.apply_manifest(
@@ -202,10 +203,12 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
     return Applied(job, profile.name, report, taken)
 
 
-def _with_images_kept(items: Iterable[LocatedItem], shared: SharedInputs | SharedInputObjects) -> Iterator[LocatedItem]:
-    """Yield each item after its input images have been copied to the place that the uploading machines share."""
+def _with_images_kept(
+    items: Iterable[LocatedItem | SimilarItems], shared: SharedInputs | SharedInputObjects
+) -> Iterator[LocatedItem | SimilarItems]:
+    """Yield the items after their input images have been copied to the place that the uploading machines share."""
     for item in items:
-        for each in item.spec.inputs:
+        for each in item.inputs if isinstance(item, SimilarItems) else item.spec.inputs:
             if isinstance(each, InputFile):  # what another item makes is below the shared folder anyway
                 shared.keep(each)
         yield item

@@ -10,6 +10,7 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, VariantGroup
+from batchkiln.core.located_items import LocatedItem
 from batchkiln.manifest.contents import ReadSources
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.remote_sources import RemoteSources
@@ -26,22 +27,6 @@ DEFAULT_ID: Final = "item"
 """The beginning of the id of an item that names none. It holds no file name: a renamed manifest makes nothing again."""
 
 _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
-
-
-@dataclass(slots=True)
-class LocatedItem:
-    """An item and its location: the line (from 1) of the manifest, or of its row's source file.
-
-    `objections` are the reasons, from the service's catalogue, why the service would refuse the item. `repetition` is
-    the number of an item of `repeat`, 0 for other items. `has_default_id`: the id is made from the position alone.
-    """
-
-    spec: ItemSpec
-    file: str
-    line: int
-    objections: tuple[PlacedObjection, ...] = ()
-    repetition: int = 0
-    has_default_id: bool = False
 
 
 class InvalidEntry(Exception):

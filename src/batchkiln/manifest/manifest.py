@@ -1,12 +1,11 @@
 """Reads a manifest in two passes: the header first, then the stream of items."""
 
-import itertools
 import os
 import re
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -18,11 +17,12 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order, Sidecar
+from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.core.urls import folder_url_problem, is_url, scheme_of
 from batchkiln.manifest.contents import ReadSources, are_as_before, key_of
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.images import Images
-from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
+from batchkiln.manifest.inline_items import ManifestContext, inline_items
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.row_items import row_items
 from batchkiln.manifest.schema import Header, Settings
@@ -73,6 +73,10 @@ class Manifest:
         With the service's `catalogue`, items that the service would refuse have `objections`. Raise `InputError` with
         all errors after the last item: the caller must then discard the items that came before.
         """
+        return _one_by_one(self._reader.items(self.job.filename, catalogue))
+
+    def portions(self, catalogue: Catalogue | None = None) -> Iterator[LocatedItem | SimilarItems]:
+        """Yield the items as `items` does, many at a time where they differ in a few texts alone."""
         return self._reader.items(self.job.filename, catalogue)
 
     def contents(self, catalogue: Catalogue | None = None) -> "ManifestContents":
@@ -206,8 +210,11 @@ class _ManifestReader:
             sidecar=Sidecar(output.sidecar) if output and output.sidecar else None,
         )
 
-    def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
-        """Yield the items, then raise `InputError` if there were errors. `warnings` are made anew."""
+    def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem | SimilarItems]:
+        """Yield the items, alone or many at a time, then raise `InputError` if there were errors.
+
+        `warnings` are made anew.
+        """
         diagnostics = self.diagnostics.copy()
         self.warnings = []
         self.read_sources, read_sources = None, ReadSources()
@@ -230,10 +237,14 @@ class _ManifestReader:
         try:
             with self._text.path.open("rb") as stream:
                 items = self._entries_to_items(TreeReader(stream, diagnostics), context)
-                yield from itertools.islice(items, MAX_ITEMS)
-                if next(items, None) is not None:
-                    reason = f"more than {MAX_ITEMS:,} items"
-                    diagnostics.at_line(diagnostics.entry_line, reason, "split it into several manifests")
+                count = 0
+                for each in items:
+                    count += len(each) if isinstance(each, SimilarItems) else 1
+                    if count > MAX_ITEMS:
+                        reason = f"more than {MAX_ITEMS:,} items"
+                        diagnostics.at_line(diagnostics.entry_line, reason, "split it into several manifests")
+                        break
+                    yield each
         except _READ_ERRORS as error:
             self._report(error, diagnostics)
         if self._version != _version_of(self._text.path):
@@ -246,7 +257,7 @@ class _ManifestReader:
         """Return what the items are made of."""
         return ManifestContents(self, key_of(self._text.path, self._text.folder, self._access, catalogue))
 
-    def _entries_to_items(self, tree: TreeReader, context: ManifestContext) -> Iterator[LocatedItem]:
+    def _entries_to_items(self, tree: TreeReader, context: ManifestContext) -> Iterator[LocatedItem | SimilarItems]:
         if tree.open_root() is None:
             return
         for key in tree.root_keys():
@@ -397,6 +408,14 @@ class _ManifestReader:
                 diagnostics.at_line(None, f"the file cannot be read: {error.strerror or error}")
             case _:
                 pass  # `Unreadable` has its diagnostic already
+
+
+def _one_by_one(items: Iterable[LocatedItem | SimilarItems]) -> Iterator[LocatedItem]:
+    for each in items:
+        if isinstance(each, SimilarItems):
+            yield from each
+        else:
+            yield each
 
 
 def _output_folder(base: Path | str, name: str) -> str:

@@ -4,13 +4,14 @@ import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 from batchkiln.core.errors import Diagnostic
+from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.core.urls import is_url, redacted
 from batchkiln.manifest.contents import HashedSource
 from batchkiln.manifest.file_access import FileAccess
-from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, LocatedItem, ManifestContext
+from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, ManifestContext
 from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of
 from batchkiln.manifest.row_template import ItemTemplate
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
@@ -20,10 +21,12 @@ from batchkiln.yaml_reading.diagnostics import InvalidValue, Location, Mark, ope
 from batchkiln.yaml_reading.yaml_tree import MapNode, Node
 
 _ENDINGS: Final = f"one of {', '.join(KINDS)}, or .gz after it (not after parquet)"
+T = TypeVar("T")
+
 _MAX_SHOWN_COUNT: Final = 10**15  # Python does not print numbers of more than 4,300 digits
 
 
-def row_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]:
+def row_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem | SimilarItems]:
     """Yield the items of an entry with `from` or `matrix`. Errors go to the diagnostics."""
     try:
         yield from _source_items(context, entry) if "from" in entry.pairs else _matrix_items(context, entry)
@@ -31,7 +34,7 @@ def row_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]
         return
 
 
-def _source_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]:
+def _source_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem | SimilarItems]:
     if "matrix" in entry.pairs:
         mark = entry.pairs["matrix"][0].start_mark
         raise context.invalid(mark, "an entry has `from` or `matrix`, not both", "make it two entries")
@@ -52,7 +55,7 @@ def _source_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedI
 
 def _rows_to_items(
     context: ManifestContext, entry: MapNode, fields: SourceFields, *, source: Source, stream: BinaryIO
-) -> Iterator[LocatedItem]:
+) -> Iterator[LocatedItem | SimilarItems]:
     file = source.shown_name
     hashed = HashedSource(stream)
     try:
@@ -60,15 +63,25 @@ def _rows_to_items(
         columns = None if rows.columns is None else [*rows.columns, "row", "col"]
         defaults = {"prompt": "{{ prompt }}", "id": _literal(f"{source.stem}-") + "{{ row }}"}
         template = ItemTemplate(context, entry, columns, file=file, defaults=defaults)
-        matching = template.matching(rows)
-        if fields.offset or fields.limit is not None:
-            offset = fields.offset or 0
-            matching = itertools.islice(matching, offset, None if fields.limit is None else offset + fields.limit)
-        yield from template.items(_warned_if_empty(context, entry, matching, file))
+        if rows.has_records and template.is_uniform and not fields.offset and fields.limit is None:
+            yield from template.items_of_records(_warned_if_empty(context, entry, rows.records(), file))
+        else:
+            yield from template.items(_matching(context, entry, fields, rows=rows, template=template))
     except SourceUnreadable as error:
         context.diagnostics.add(Location(file, error.line, error.column), error.reason, error.remedy)
     is_remote = is_url(fields.from_)
     context.read_sources.add(source.path, None if is_remote else hashed.sha256)
+
+
+def _matching(
+    context: ManifestContext, entry: MapNode, fields: SourceFields, *, rows: Rows, template: ItemTemplate
+) -> Iterator[Row]:
+    """Return the rows of a source that `where`, `offset` and `limit` leave."""
+    matching = template.matching(rows)
+    if fields.offset or fields.limit is not None:
+        offset = fields.offset or 0
+        matching = itertools.islice(matching, offset, None if fields.limit is None else offset + fields.limit)
+    return _warned_if_empty(context, entry, matching, rows.file)
 
 
 def _source(context: ManifestContext, name: str, node: Node) -> Source:
@@ -142,7 +155,7 @@ def _matrix_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedI
     yield from template.items(_warned_if_empty(context, entry, template.matching(rows), "the matrix"))
 
 
-def _warned_if_empty(context: ManifestContext, entry: MapNode, rows: Iterator[Row], what: str) -> Iterator[Row]:
+def _warned_if_empty(context: ManifestContext, entry: MapNode, rows: Iterator[T], what: str) -> Iterator[T]:
     """Return the rows that are left of an entry's; without any, add a warning, because they make no item."""
     first = next(rows, None)
     if first is not None:

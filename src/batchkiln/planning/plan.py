@@ -321,7 +321,7 @@ def _compare_manifests(
         manifest, profile = each.manifest, each.profile
         planned = reader.plans.compare(
             manifest.job,
-            manifest.items(each.catalogue),
+            manifest.portions(each.catalogue),
             profile=profile.name,
             account=(manifest.job.accounts or profile.account_names)[0],
             day=profile.day.start_of(times[profile.name]),

@@ -15,6 +15,7 @@ from batchkiln.core.durations import Durations
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.forecast import JobLoad
 from batchkiln.core.job import JobSpec, Recipe
+from batchkiln.core.located_items import SimilarItems
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.request import price_key
 from batchkiln.core.selection import Selection
@@ -351,7 +352,7 @@ class Plans:
     def compare(
         self,
         spec: JobSpec,
-        placed: Iterable[Placed],
+        placed: Iterable[Placed | SimilarItems],
         *,
         profile: str,
         account: str,

@@ -10,13 +10,14 @@ import json
 import marshal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import repeat
 from typing import Final, Protocol
 
 from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.filenames import fields, identifies_item, render
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe, SourceRef
+from batchkiln.core.located_items import SimilarItems
 from batchkiln.core.request import parameters_json, price_key, recipe_key
 from batchkiln.store import drivers
 from batchkiln.store.references import References, refs_of
@@ -122,12 +123,21 @@ class Staging:
         """A hash of everything staged, including the images' contents."""
         return self._digest.hexdigest()
 
-    def fill(self, placed: Iterable[Placed]) -> list[Diagnostic]:
+    def fill(self, placed: Iterable[Placed | SimilarItems]) -> list[Diagnostic]:
         """Stage all items, and yield the errors found while reading them."""
         mistakes: list[Diagnostic] = []
-        rows = self._reading(placed, mistakes)
-        while chunk := list(islice(rows, ROWS_AT_ONCE)):
-            self._stage(chunk)
+        chunk: list[Placed] = []
+        for each in self._reading(placed, mistakes):
+            if isinstance(each, SimilarItems) and self._may_stage_together(each):
+                self._stage(chunk)
+                self._stage_together(each)
+                chunk = []
+                continue
+            chunk += each if isinstance(each, SimilarItems) else (each,)
+            if len(chunk) >= ROWS_AT_ONCE:
+                self._stage(chunk)
+                chunk = []
+        self._stage(chunk)
         self._connection.execute(query("index_placed_names"))
         self._connection.execute(query("index_objections"))
         return mistakes
@@ -199,7 +209,9 @@ class Staging:
             for shared, file, line, first_file, first_line in rows[:MISTAKES_SHOWN]
         ]
 
-    def _reading(self, placed: Iterable[Placed], mistakes: list[Diagnostic]) -> Iterator[Placed]:
+    def _reading(
+        self, placed: Iterable[Placed | SimilarItems], mistakes: list[Diagnostic]
+    ) -> Iterator[Placed | SimilarItems]:
         try:
             yield from placed
         except InputError as error:
@@ -207,7 +219,37 @@ class Staging:
             self.omitted += error.omitted
             self.is_partial = error.is_partial
 
+    def _may_stage_together(self, items: SimilarItems) -> bool:
+        is_complex = items.inputs or items.objections or items.needs_review
+        return not is_complex and not self._names_collide
+
+    def _stage_together(self, items: SimilarItems) -> None:
+        """Stage items that differ in name, prompt and metadata alone."""
+        key, price = self._keys_of(items.recipe)
+        self._learn_recipes({key: items.recipe})
+        metadata = items.metadata
+        self._digest.update(marshal.dumps((key, items.priority), 2))
+        for texts in (items.names, items.prompts, metadata or ()):
+            self._digest.update(marshal.dumps(tuple(texts), 2))
+        self._staged += len(items)
+        alike = _hash_without_prompt(price, ())
+        rows = zip(
+            items.names,
+            repeat(self._recipe_ids[key]),
+            repeat(items.priority),
+            items.prompts,
+            repeat(None) if metadata is None else metadata,
+            repeat(self._number_of(items.file)),
+            items.lines,
+            [alike ^ one for one in map(hash, items.prompts)],
+        )
+        self._connection.execute("BEGIN")
+        drivers.insert_many(self._connection, query("stage_similar_item"), rows)
+        self._connection.execute("COMMIT")
+
     def _stage(self, chunk: Sequence[Placed]) -> None:
+        if not chunk:
+            return
         specs = [placed.spec for placed in chunk]
         keys = [self._keys_of(spec.recipe) for spec in specs]
         self._learn_recipes({key: spec.recipe for (key, _), spec in zip(keys, specs, strict=True)})
@@ -238,7 +280,7 @@ class Staging:
                     placed.line,
                     name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
                     placed.repetition,
-                    hash((price, prompt, images)),  # the staging ends with the process, so its hashes may
+                    hash(prompt) ^ _hash_without_prompt(price, images),
                     open_inputs,
                 )
             )
@@ -246,7 +288,7 @@ class Staging:
         first = self._staged + 1
         self._staged += len(chunk)
         self._connection.execute("BEGIN")
-        self._connection.executemany(query("stage_item"), rows)
+        drivers.insert_many(self._connection, query("stage_item"), rows)
         self.variants.stage(specs, first)
         if any(placed.objections for placed in chunk):
             self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk, first)))
@@ -330,6 +372,11 @@ class Staging:
             staged = {**row, "id": known[0] if known else None}
             ids.append(self._connection.execute(query(f"stage_{noun}"), staged).fetchone()[0])
         return ids
+
+
+def _hash_without_prompt(price: str, images: tuple[object, ...]) -> int:
+    """Return a hash of what a request has beside its prompt. The staging ends with the process, so its hashes may."""
+    return hash((price, images))
 
 
 def _images(spec: ItemSpec) -> tuple[object, ...]:

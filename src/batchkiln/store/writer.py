@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from batchkiln.core.job import JobSpec
+from batchkiln.core.located_items import SimilarItems
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.selection import Selection
 from batchkiln.core.states import ItemState
@@ -41,7 +42,7 @@ class Writer(Reader):
     def apply_manifest(
         self,
         spec: JobSpec,
-        placed: Iterable[Placed],
+        placed: Iterable[Placed | SimilarItems],
         *,
         profile: str,
         machine_now: datetime,

@@ -316,3 +316,31 @@ def test_kill_between_the_transactions_leaves_no_record(folder: Folder, monkeypa
     assert folder.queue.one("SELECT content FROM applied_contents") is None
     assert folder.is_read_again()
     assert not folder.is_read_again()
+
+
+def test_rows_that_are_stored_together_are_as_those_stored_one_by_one(tmp_path: Path, folder: Folder) -> None:
+    """The way changes neither the items nor the counts, and equal requests are found across both."""
+    other = QueueFile(tmp_path / "other.db")
+    folder.text = MANIFEST + "  - {id: once, prompt: an owl}\n"
+    folder.write()
+    folder.apply()
+    manifest = open_manifest("birds.yaml", working_dir=tmp_path)
+    together = apply_manifest(
+        other.connection,
+        manifest.job,
+        manifest.portions(),
+        profile="local",
+        now=NOW,
+        options=ApplyOptions(),
+        diagnostic_at=manifest.diagnostic_at,
+        contents=manifest.contents(),
+    )
+    columns = "name, position, prompt, metadata, priority, inputs, file_name, recipe_id"
+    stored = f"SELECT {columns} FROM item ORDER BY position"
+
+    assert together.new == 4
+    assert other.all(stored) == folder.queue.all(stored)
+    assert other.all("SELECT state, n FROM rest_tally") == folder.queue.all("SELECT state, n FROM rest_tally")
+    assert other.one("SELECT equal_requests FROM applied_contents") == '[2, [["rows-3", "rows-1"], ["once", "rows-1"]]]'
+    other.check()
+    other.connection.close()
