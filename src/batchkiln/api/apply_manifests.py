@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 import structlog
 
-from batchkiln.api.app_context import AppContext
+from batchkiln.api.app_context import AppContext, ManifestStep
 from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
@@ -35,6 +35,7 @@ class ReadManifest:
 
 
 _TAKEN_SHOWN: Final = 3
+_ITEMS_OF_A_STEP: Final = 1_000
 TAKEN_REMEDY: Final = "if another queue created them, use that queue with --queue; this one would pay for them again"
 
 log = structlog.get_logger()
@@ -183,7 +184,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
     job = manifest.job
     if app.output_root is not None:
         job = replace(job, output_dir=str(app.output_root / job.name))
-    items: Iterable[LocatedItem | SimilarItems] = manifest.portions(read.catalogue)
+    items: Iterable[LocatedItem | SimilarItems] = watched_items(app, read)
     if app.shared_dir is not None and not options.dry_run:
         items = _with_images_kept(items, shared_inputs(app.shared_dir))
     report = writer.apply_manifest(
@@ -194,6 +195,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         options=options,
         diagnostic_at=manifest.diagnostic_at,
         contents=manifest.contents(read.catalogue),
+        on_stored=lambda done, total: app.on_step(ManifestStep(done, "", done / total, total)),
     )
     report = replace(report, warnings=(*manifest.warnings, *report.warnings))
     taken: tuple[str, ...] = ()
@@ -201,6 +203,18 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         names = writer.items.new_file_names(report.job_id, job, new=report.new)
         taken = tuple(taken_names(job.output_dir, names))
     return Applied(job, profile.name, report, taken)
+
+
+def watched_items(app: AppContext, read: ReadManifest) -> Iterator[LocatedItem | SimilarItems]:
+    """Yield the items of a manifest, and tell the context's `on_step` how far the reading is."""
+    count = told = 0
+    for each in read.manifest.portions(read.catalogue):
+        yield each
+        count += len(each) if isinstance(each, SimilarItems) else 1
+        if count - told >= _ITEMS_OF_A_STEP:
+            told = count
+            place = read.manifest.reading_place
+            app.on_step(ManifestStep(count, place.name, place.share))
 
 
 def _with_images_kept(

@@ -24,8 +24,11 @@ _PIECE_SIZE_BYTES: Final = 1 << 20
 class HashedSource:
     """A source that is read once, from its beginning. `sha256` is None until its end was read."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, size_bytes: int | None = None) -> None:
+        """Read from `stream`; `size_bytes` is None if it is unknown."""
         self._stream = stream
+        self._size_bytes = size_bytes
+        self._read_bytes = 0
         self._digest = hashlib.sha256()
         self.sha256: str | None = None
 
@@ -33,9 +36,15 @@ class HashedSource:
         """Return the next bytes."""
         piece = self._stream.read(size)
         self._digest.update(piece)
+        self._read_bytes += len(piece)
         if not piece:
             self.sha256 = self._digest.hexdigest()
         return piece
+
+    @property
+    def share(self) -> float | None:
+        """The part of the source that was read, from 0 to 1; None if its size is unknown."""
+        return min(1.0, self._read_bytes / self._size_bytes) if self._size_bytes else None
 
 
 class ReadSources:
@@ -43,6 +52,7 @@ class ReadSources:
 
     def __init__(self) -> None:
         self.are_known = True
+        self.current: tuple[str, HashedSource] | None = None
         self._found: dict[str, str] = {}
 
     def add(self, path: Path, sha256: str | None) -> None:

@@ -84,6 +84,11 @@ class Manifest:
         return self._reader.contents(catalogue)
 
     @property
+    def reading_place(self) -> "ReadingPlace":
+        """The file that is being read."""
+        return self._reader.place
+
+    @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """The warnings about the items that were read last; complete once all of them were."""
         return tuple(self._reader.warnings)
@@ -137,6 +142,14 @@ def open_manifest(
     return Manifest(job, reader)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingPlace:
+    """The file that is being read, and the part of it that was read, from 0 to 1; None if that is unknown."""
+
+    name: str
+    share: float | None
+
+
 class ManifestContents:
     """What the items of a manifest are made of, as hashes. `key` is of all but the rows of the sources."""
 
@@ -171,6 +184,7 @@ class _ManifestReader:
         self._remote = RemoteSources()
         self.warnings: list[Diagnostic] = []
         self.read_sources: ReadSources | None = None
+        self._reading = ReadSources()
         weakref.finalize(self, self._remote.close)
         self._read_header()
 
@@ -217,7 +231,8 @@ class _ManifestReader:
         """
         diagnostics = self.diagnostics.copy()
         self.warnings = []
-        self.read_sources, read_sources = None, ReadSources()
+        self.read_sources = None
+        read_sources = self._reading = ReadSources()
         defaults = self._header.pairs.get("defaults")
         images = Images(self._text.folder, self._access)
         context = ManifestContext(
@@ -252,6 +267,14 @@ class _ManifestReader:
         if diagnostics:
             raise diagnostics.error()
         self.read_sources = read_sources
+
+    @property
+    def place(self) -> ReadingPlace:
+        """The file that is being read: a source, or the manifest itself."""
+        if self._reading.current is None:
+            return ReadingPlace(self.diagnostics.file, None)
+        name, source = self._reading.current
+        return ReadingPlace(name, source.share)
 
     def contents(self, catalogue: Catalogue | None) -> "ManifestContents":
         """Return what the items are made of."""

@@ -57,7 +57,9 @@ def _rows_to_items(
     context: ManifestContext, entry: MapNode, fields: SourceFields, *, source: Source, stream: BinaryIO
 ) -> Iterator[LocatedItem | SimilarItems]:
     file = source.shown_name
-    hashed = HashedSource(stream)
+    is_packed = source.path.suffix.lower() == ".gz"
+    hashed = HashedSource(stream, None if is_packed else source.path.stat().st_size)
+    context.read_sources.current = file, hashed
     try:
         rows = Rows(source, stream if source.kind == PARQUET else hashed, context.diagnostics)
         columns = None if rows.columns is None else [*rows.columns, "row", "col"]
@@ -69,6 +71,7 @@ def _rows_to_items(
             yield from template.items(_matching(context, entry, fields, rows=rows, template=template))
     except SourceUnreadable as error:
         context.diagnostics.add(Location(file, error.line, error.column), error.reason, error.remedy)
+    context.read_sources.current = None
     is_remote = is_url(fields.from_)
     context.read_sources.add(source.path, None if is_remote else hashed.sha256)
 

@@ -8,7 +8,13 @@ from math import inf
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.apply_manifests import ReadManifest, read_manifest, refuse_second_of_job, with_catalogue
+from batchkiln.api.apply_manifests import (
+    ReadManifest,
+    read_manifest,
+    refuse_second_of_job,
+    watched_items,
+    with_catalogue,
+)
 from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
@@ -321,7 +327,7 @@ def _compare_manifests(
         manifest, profile = each.manifest, each.profile
         planned = reader.plans.compare(
             manifest.job,
-            manifest.portions(each.catalogue),
+            watched_items(app, each),
             profile=profile.name,
             account=(manifest.job.accounts or profile.account_names)[0],
             day=profile.day.start_of(times[profile.name]),

@@ -131,11 +131,13 @@ def apply_manifest(
     options: ApplyOptions,
     diagnostic_at: DiagnosticAt,
     contents: Contents | None = None,
+    on_stored: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ApplyReport:
     """Add, keep and update a job's items as the manifest says. For `Store.run`: it opens its own transactions.
 
     `profile` is the resolved one; `now` is milliseconds of service time. With `contents`, an unchanged manifest is
-    recognised without reading `placed`. Raise one `InputError` with all mistakes,
+    recognised without reading `placed`. `on_stored` is called with the number of new items stored so far, and of all.
+    Raise one `InputError` with all mistakes,
     including those that reading `placed` raises at its end; then nothing is enqueued.
     """
     with compared(
@@ -148,7 +150,7 @@ def apply_manifest(
         diagnostic_at=diagnostic_at,
         contents=contents,
     ) as application:
-        return application.report if options.dry_run else application.store(application.report)
+        return application.report if options.dry_run else application.store(application.report, on_stored)
 
 
 @contextmanager
@@ -371,13 +373,17 @@ class ManifestApplication:
         requeued, pruned = self._connection.execute(query("count_pending")).fetchone()
         return replace(report, requeued=requeued, missing=missing, pruned=pruned)
 
-    def store(self, report: ApplyReport) -> ApplyReport:
+    def store(
+        self, report: ApplyReport, on_stored: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> ApplyReport:
         """Write the changes in several transactions, and return the report of the changes made.
 
         An item that was sent after the comparison stays unchanged and is reported.
         """
         job_id = self._job_id = self._store_job()
-        report = replace(report, job_id=job_id, new=self._insert_fresh(report.new))  # they may be sources of known ones
+        report = replace(
+            report, job_id=job_id, new=self._insert_fresh(report.new, on_stored)
+        )  # they may be sources of known ones
         report = self._take_over_all(report)
         if report.known and not self._unchanged:
             self._change_choices(job_id)
@@ -479,7 +485,7 @@ class ManifestApplication:
         transition_all(self._connection, found, expected=_PENDING[event][0], event=event, now=self._now)
         return len(found)
 
-    def _insert_fresh(self, count: int) -> int:
+    def _insert_fresh(self, count: int, on_stored: Callable[[int, int], None]) -> int:
         """Insert the new items with their counters, in chunks; return their number."""
         inserted = 0
         references, job_id = self._staging.references, self._job_id or 0
@@ -495,6 +501,7 @@ class ManifestApplication:
                 self._connection.execute(query("count_in_items"), {"job_id": self._job_id, "last_id": last_id})
                 self._connection.execute(query("advance_job"), {"job_id": self._job_id, "n": upto - after})
                 references.link_fresh(job_id, after=after, upto=upto, last_id=last_id, now=self._now)
+            on_stored(upto, count)
         return inserted
 
     def _one(self, name: str) -> int:

@@ -49,6 +49,7 @@ class Writer(Reader):
         options: ApplyOptions,
         diagnostic_at: DiagnosticAt,
         contents: Contents | None = None,
+        on_stored: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> ApplyReport:
         """Apply a manifest to its job; see `apply_manifest`. Raise `InputError` with all mistakes of the manifest."""
         now = max(to_milliseconds(machine_now), service_time(self._connection, profile) or 0)
@@ -61,6 +62,7 @@ class Writer(Reader):
             options=options,
             diagnostic_at=diagnostic_at,
             contents=contents,
+            on_stored=on_stored,
         )
 
     def retry(
