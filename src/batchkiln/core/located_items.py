@@ -27,7 +27,8 @@ class LocatedItem:
 class SimilarItems:
     """Items of some rows of a file that differ in name, prompt and metadata alone. The sequences are equally long.
 
-    The others are the fields of `ItemSpec` and `LocatedItem`. `metadata` is None if no item has any.
+    The others are the fields of `ItemSpec` and `LocatedItem`. `metadata` is None if no item has any. `series` is not
+    None if the names of all items with the same series differ: they are made of the numbers of an entry's rows.
     """
 
     file: str
@@ -40,6 +41,7 @@ class SimilarItems:
     priority: int = 0
     needs_review: bool = False
     objections: tuple[PlacedObjection, ...] = ()
+    series: object | None = None
 
     def __len__(self) -> int:
         """Return the number of items."""

@@ -170,6 +170,7 @@ class ItemTemplate:
         settings, uniform = self._fixed_settings, self._uniform
         assert settings is not None
         assert uniform is not None
+        series = object() if uniform.has_numbered_names else None
         for portion in portions:
             found = uniform.texts_of(portion)
             if found is None:
@@ -190,6 +191,7 @@ class ItemTemplate:
                 priority=settings.priority,
                 needs_review=settings.review,
                 objections=settings.objections,
+                series=series,
             )
 
     def _uniform_template(self, columns: list[str] | None) -> UniformTemplate | None:

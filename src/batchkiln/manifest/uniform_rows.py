@@ -85,6 +85,11 @@ class UniformTemplate:
         metadata = _Pattern.of([*parts, "}"], columns) if parts else None
         return cls(columns, _Pattern.of(prompt, columns), _Pattern.of(name, columns), metadata, longest)
 
+    @property
+    def has_numbered_names(self) -> bool:
+        """Whether each row has another id, because the id is a text around the row's number."""
+        return self.name.places == (_NUMBER,)
+
     def texts_of(self, rows: Records) -> Texts | None:
         """Return the texts of some rows, at least one; None if any of them may be invalid or need a change."""
         columns: list[Sequence[Any]] = [*rows.columns, rows.numbers]

@@ -58,6 +58,7 @@ class AppliedContents:
         self._contents = contents
         found = connection.execute(query("applied_contents"), {"name": spec.name}).fetchone()
         self._found: Row | None = found
+        self.is_new_job = connection.execute(query("is_new_job"), {"name": spec.name}).fetchone() is None
         self._turn: int = found["turn"] if found else 0
         self._is_alone = True
 
@@ -89,14 +90,17 @@ class AppliedContents:
         self._is_alone = self._is_alone and turn == self._turn + 1
         self._turn = turn
 
-    def as_staged(self, job_id: int, *, items: int, digest: str) -> Applied | None:
+    def as_staged(self, job_id: int, *, new: int, known: int, digest: str) -> Applied | None:
         """Return what to record about a manifest that was staged and stored; None if an item may differ from it."""
+        items = new + known
         if self._contents is None or self._contents.sources is None or not self._is_alone:
             return None
         params = {"job_id": job_id, "items": items}
         if may_have_old_ids(self._connection, job_id, self._spec.name):
             return None
         if not self._connection.execute(query("is_as_staged"), params).fetchone()[0]:
+            return None
+        if known and self._connection.execute(query("is_done_item_other"), {"job_id": job_id}).fetchone()[0]:
             return None
         sources = json.dumps(dict(self._contents.sources), ensure_ascii=False)
         return Applied(items, digest, equal_requests(self._connection), sources)

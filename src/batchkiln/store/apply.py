@@ -174,7 +174,8 @@ def compared(
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
         applied = AppliedContents(connection, spec, profile, contents)
         unchanged = applied.unchanged()
-        mistakes = [] if unchanged else staging.fill(placed)
+        are_all_new = not options.dry_run and applied.is_new_job
+        mistakes = [] if unchanged else staging.fill(placed, are_all_new=are_all_new)
         application = ManifestApplication(
             connection, staging, applied, unchanged, spec=spec, profile=profile, now=now, options=options
         )
@@ -294,7 +295,7 @@ class ManifestApplication:
             else:  # which is faster than a table
                 self._connection.execute(query("forget_fresh"))
                 self._connection.execute(query("view_all_as_fresh"))
-            return ApplyReport(job_id=None, new=self._one("count_fresh"))
+            return ApplyReport(job_id=None, new=self._staging.staged)
         self._connection.execute(query("find_differences"), self._settings())
         self._staging.references.add_differences()
         self._connection.execute(query("find_fresh"))
@@ -389,7 +390,7 @@ class ManifestApplication:
             self._change_choices(job_id)
         report = self._apply_pending(report)
         applied = self._unchanged or self._applied.as_staged(
-            job_id, items=report.new + report.known, digest=self.digest
+            job_id, new=report.new, known=report.known, digest=self.digest
         )
         with transaction(self._connection):
             counts = {name: getattr(report, name) for name in _COUNTED}

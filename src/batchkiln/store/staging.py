@@ -21,7 +21,7 @@ from batchkiln.core.located_items import SimilarItems
 from batchkiln.core.request import parameters_json, price_key, recipe_key
 from batchkiln.store import drivers
 from batchkiln.store.references import References, refs_of
-from batchkiln.store.session import Session, transaction
+from batchkiln.store.session import Session, StagingSession, transaction
 from batchkiln.store.sql import query
 from batchkiln.store.variants import Variants
 
@@ -114,7 +114,8 @@ class Staging:
         self._recipe_ids: dict[str, int] = {}
         self._input_ids: dict[InputFile, int] = {}
         self._last_recipe: tuple[Recipe, str, str] | None = None
-        self._staged = 0
+        self.staged = 0  # items, also those with the id of another one
+        self._series: set[object | None] = set()  # None: of names that may be equal
         self._objections: dict[PlacedObjection, int] = {}
         self._digest = hashlib.sha256(repr(job).encode())
 
@@ -123,14 +124,23 @@ class Staging:
         """A hash of everything staged, including the images' contents."""
         return self._digest.hexdigest()
 
-    def fill(self, placed: Iterable[Placed | SimilarItems]) -> list[Diagnostic]:
-        """Stage all items, and yield the errors found while reading them."""
+    @property
+    def _has_numbered_names(self) -> bool:
+        """Whether all names differ for certain, because they are of one series."""
+        return len(self._series) == 1 and None not in self._series
+
+    def fill(self, placed: Iterable[Placed | SimilarItems], *, are_all_new: bool = False) -> list[Diagnostic]:
+        """Stage all items, and return the errors found while reading them.
+
+        Names that differ for certain get no index if the items `are_all_new`, since nobody asks for one by its name.
+        """
         mistakes: list[Diagnostic] = []
         chunk: list[Placed] = []
         for each in self._reading(placed, mistakes):
             if isinstance(each, SimilarItems) and self._may_stage_together(each):
                 self._stage(chunk)
                 self._stage_together(each)
+                self._series.add(each.series)
                 chunk = []
                 continue
             chunk += each if isinstance(each, SimilarItems) else (each,)
@@ -138,12 +148,16 @@ class Staging:
                 self._stage(chunk)
                 chunk = []
         self._stage(chunk)
-        self._connection.execute(query("index_placed_names"))
+        # With the index, PostgreSQL's planner learns about the table.
+        if isinstance(self._connection, StagingSession) or not (are_all_new and self._has_numbered_names):
+            self._connection.execute(query("index_placed_names"))
         self._connection.execute(query("index_objections"))
         return mistakes
 
     def duplicates(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return a mistake for each item whose id an earlier item has, and remove it from the staging."""
+        if self._has_numbered_names:
+            return []
         reason = "the id {!r} is already used at {}"
         found = self._shared("duplicate_names", reason, "use a different id for each item of a job", diagnostic_at)
         if found:
@@ -231,7 +245,7 @@ class Staging:
         self._digest.update(marshal.dumps((key, items.priority), 2))
         for texts in (items.names, items.prompts, metadata or ()):
             self._digest.update(marshal.dumps(tuple(texts), 2))
-        self._staged += len(items)
+        self.staged += len(items)
         alike = _hash_without_prompt(price, ())
         rows = zip(
             items.names,
@@ -250,6 +264,7 @@ class Staging:
     def _stage(self, chunk: Sequence[Placed]) -> None:
         if not chunk:
             return
+        self._series.add(None)
         specs = [placed.spec for placed in chunk]
         keys = [self._keys_of(spec.recipe) for spec in specs]
         self._learn_recipes({key: spec.recipe for (key, _), spec in zip(keys, specs, strict=True)})
@@ -285,8 +300,8 @@ class Staging:
                 )
             )
         self._digest.update(marshal.dumps(parts, 2))
-        first = self._staged + 1
-        self._staged += len(chunk)
+        first = self.staged + 1
+        self.staged += len(chunk)
         self._connection.execute("BEGIN")
         drivers.insert_many(self._connection, query("stage_item"), rows)
         self.variants.stage(specs, first)

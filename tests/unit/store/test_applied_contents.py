@@ -344,3 +344,41 @@ def test_rows_that_are_stored_together_are_as_those_stored_one_by_one(tmp_path: 
     assert other.one("SELECT equal_requests FROM applied_contents") == '[2, [["rows-3", "rows-1"], ["once", "rows-1"]]]'
     other.check()
     other.connection.close()
+
+
+def test_two_entries_with_the_same_ids_are_refused(tmp_path: Path, queue: QueueFile) -> None:
+    """Ids of the rows' numbers differ within an entry, and not from those of another entry for the same file."""
+    folder = Folder(tmp_path, queue, text=MANIFEST + MANIFEST.partition("items:\n")[2])
+    folder.write()
+    manifest = open_manifest("birds.yaml", working_dir=tmp_path)
+
+    with pytest.raises(InputError, match=r"the id 'rows-1' is already used at rows\.tsv:2"):
+        apply_manifest(
+            queue.connection,
+            manifest.job,
+            manifest.portions(),
+            profile="local",
+            now=NOW,
+            options=ApplyOptions(),
+            diagnostic_at=manifest.diagnostic_at,
+        )
+    assert queue.all("SELECT * FROM job") == []
+
+
+@pytest.mark.parametrize("row", ['a "jay"\tday\t4', "a jay\tda\\y\t4"])
+def test_id_that_a_row_takes_from_an_item_is_refused(tmp_path: Path, queue: QueueFile, row: str) -> None:
+    """An item beside the rows may have the id of a row, also of one that is read alone."""
+    folder = Folder(tmp_path, queue, text=MANIFEST + "  - {id: rows-4, prompt: an owl}\n")
+    folder.write(f"{ROWS}{row}\n")
+    manifest = open_manifest("birds.yaml", working_dir=tmp_path)
+
+    with pytest.raises(InputError, match=r"the id 'rows-4' is already used at rows\.tsv:5"):
+        apply_manifest(
+            queue.connection,
+            manifest.job,
+            manifest.portions(),
+            profile="local",
+            now=NOW,
+            options=ApplyOptions(),
+            diagnostic_at=manifest.diagnostic_at,
+        )
