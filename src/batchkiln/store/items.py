@@ -76,7 +76,7 @@ class ItemSummary(Shown):
     @property
     def is_stale(self) -> bool:
         """Whether it was sent with an input whose source now has another current file."""
-        return any(source.is_stale for source in self.sources)
+        return bool(self.sources) and any(source.is_stale for source in self.sources)
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "item", self.name
