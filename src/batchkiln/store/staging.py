@@ -34,7 +34,9 @@ OBJECTIONS_KEPT: Final = 1_000
 _MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kept
 _MORE: Final = -2
 _CATALOGUE_REMEDY: Final = "if the catalogue is wrong, use --no-catalogue"
-_SAME_ENTRY_REMEDY: Final = "use a different id for each: in a matrix, an id with its variables, or none"
+_SAME_ENTRY_REMEDY: Final = (
+    "use a different id for each: in a matrix, one with its variables; in two entries of one file, one of each"
+)
 _DEFAULT_ID: Final = "item"
 _IDS_KEPT: Final = 20_000  # recipes and images whose ids are kept in memory; others are read again
 

@@ -352,7 +352,7 @@ def test_two_entries_with_the_same_ids_are_refused(tmp_path: Path, queue: QueueF
     folder.write()
     manifest = open_manifest("birds.yaml", working_dir=tmp_path)
 
-    with pytest.raises(InputError, match=r"the id 'rows-1' is already used at rows\.tsv:2"):
+    with pytest.raises(InputError, match=r"rows\.tsv:2:1: several items here have the id 'rows-1'"):
         apply_manifest(
             queue.connection,
             manifest.job,

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from batchkiln.api import Decided, Reader, ReviewReport
+from batchkiln.api import Decided, Reader, ReviewEffects, ReviewReport
 from batchkiln.api.changes import Action, Changes, Question
 from batchkiln.api.documents import (
     CanceledDocument,
@@ -38,7 +38,6 @@ from batchkiln.dashboard.http_api.requests import (
     VersionBody,
 )
 from batchkiln.presentation.item_documents import skipped_document
-from batchkiln.store import ReviewEffects
 
 D = TypeVar("D")
 
