@@ -281,12 +281,12 @@ class EventModel:
         self._generation = None
         outcome = READS[status]
         known = Known(failures=self._queue.failures(item), tries=item.recipe.attempts)
-        event = settle(outcome, known).event
+        settled = settle(outcome, known)
         if outcome.credits is Credits.REFUNDED:
             self._queue.refunded(item, made.cost_credits)
         error = self._service.error_of(made)
-        assert event is not None, "an end moves the item"
-        state = self._queue.ended(item, event, error and ErrorInfo(*error))
+        assert settled.event is not None, "an end moves the item"
+        state = self._queue.ended(item, settled.event, settled.attempt, error and ErrorInfo(*error))
         if state is ItemState.DOWNLOADING:
             self._finished.append(item)
         self._is_stale = True

@@ -1,6 +1,5 @@
 """The queue of a modelled rehearsal: items, credits and states in memory, as the planner reads them."""
 
-from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +8,7 @@ from heapq import heapify, heappop, heappush
 
 from batchkiln.core.account_view import KEPT_FOR_POLLS
 from batchkiln.core.budget import JobCredits
-from batchkiln.core.job import Recipe
+from batchkiln.core.job import AttemptState, Recipe
 from batchkiln.core.queue_types import Candidate, Kind
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.request import request_body
@@ -30,7 +29,7 @@ class JobState:
     unresolved: int = 0  # items that the service has not decided
     sent: list[tuple[datetime, int]] = field(default_factory=list)  # day and quote of creates without a reply
     states: Counter[ItemState] = field(default_factory=Counter)
-    problems: dict[tuple[ItemState, str], tuple[int, str]] = field(default_factory=dict)  # how many, the last message
+    problems: dict[tuple[ItemState, str], ProblemGroup] = field(default_factory=dict)
 
     @property
     def is_limited(self) -> bool:
@@ -87,14 +86,18 @@ class _Class:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ModelledItem:
-    """An item of the model: its request, its job, and the properties that decide how long it takes."""
+    """An item of the model: its request, its job, and the properties that decide how long it takes.
+
+    `attempt` is how its last one ended.
+    """
 
     request: QueuedRequest
     state: JobState
     recipe: Recipe
     kind: Kind
+    attempt: AttemptState | None = None
 
     def body(self, max_cost_credits: int | None) -> bytes:
         """Return the body of its create, or of its quote if there is no price."""
@@ -208,9 +211,12 @@ class ModelledQueue:
         self._paid[item.request.item_id] -= 1
         self._paid_credits -= cost
 
-    def ended(self, item: ModelledItem, event: Event, error: ErrorInfo | None) -> ItemState:
-        """Record the end of an item's generation, and return the item's state."""
+    def ended(
+        self, item: ModelledItem, event: Event, attempt: AttemptState | None, error: ErrorInfo | None
+    ) -> ItemState:
+        """Record the end of an item's generation, and of its `attempt`; return the item's state."""
         item.state.unresolved -= 1
+        item.attempt = attempt
         state = self._move(item, ItemState.ACTIVE, event, error)
         if state is ItemState.QUEUED:
             group = self._classes[item.state.job.id, item.request.recipe_id]
@@ -229,8 +235,10 @@ class ModelledQueue:
         if state in FINAL_STATES:
             self.left -= 1
         if error is not None and state in NOT_DELIVERED:
-            number, _ = job.problems.get((state, error.code), (0, ""))
-            job.problems[state, error.code] = number + 1, error.message
+            group = job.problems.get((state, error.code), ProblemGroup(state, error.code, 0, None))
+            job.problems[state, error.code] = replace(
+                group, count=group.count + 1, example=error.message, attempt=item.attempt
+            )
         return state
 
     # --- the end ---
@@ -238,16 +246,14 @@ class ModelledQueue:
     def summary(self, job_id: int, before: JobSummary) -> JobSummary:
         """Return the progress of a job, whose progress was `before` when the model began."""
         job = next(state for state in self._jobs if state.job.id == job_id)
-        problems: list[ProblemGroup] = []
-        for (state, code), (number, message) in job.problems.items():
-            insort(problems, ProblemGroup(state, code, number, message), key=lambda each: (each.state, each.code))
+        problems = sorted(job.problems.values(), key=lambda each: (-each.count, each.state, each.code))
         return replace(
             before,
             items={state: job.states[state] for state in ItemState},
             credits=Credits(reserved=job.reserved, charged=job.charged, refunded=job.refunded),
             queued_cost=0,
             queued_unquoted=0,
-            problems=tuple(sorted(problems, key=lambda each: -each.count)),
+            problems=tuple(problems),
         )
 
     def paid(self) -> Paid:
