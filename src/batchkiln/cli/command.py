@@ -230,7 +230,8 @@ def set_up_logging(common: Common, *, is_server: bool = False, verbosity: int | 
     """Configure logging by the common options; `verbosity` replaces the number of -v."""
     from batchkiln.logs import configure_logging  # noqa: PLC0415  structlog takes longer to import than `status`
 
-    write_status_as_json(is_wanted=common.log_format == "json" and common.log_file is None)
+    is_for_people = common.log_file is not None and is_terminal(sys.stderr)
+    write_status_as_json(is_wanted=common.log_format == "json" and not is_for_people)
     configure_logging(
         verbosity=common.verbosity if verbosity is None else verbosity,
         log_format=common.log_format,

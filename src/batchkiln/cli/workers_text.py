@@ -5,11 +5,15 @@ from rich.text import Text
 
 from batchkiln.cli.rich_console import console
 from batchkiln.core.lease_types import WorkerState
+from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.worker_views import SharedBy, WorkerView
 
 
 def show_workers(shared: SharedBy | None, views: list[WorkerView]) -> None:
-    """Print one line per worker, and one per account without a worker."""
+    """Print one line per worker, and one per account without a worker.
+
+    A silent worker whose address another one sends from has been replaced, as by a restart, and is only counted.
+    """
     out = console()
     if shared is None:
         out.print("No worker has been at this queue. `batchkiln work --forever` starts one.")
@@ -17,10 +21,14 @@ def show_workers(shared: SharedBy | None, views: list[WorkerView]) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("WORKER", "EGRESS", "VERSION", "SEEN", "ACCOUNTS", "LAST MINUTE", "ACTIVE", "WAITS FOR"):
         table.add_column(heading, no_wrap=heading != "WAITS FOR", overflow="fold")
-    for view in views:
+    served = {view.state.egress for view in views if view.state.is_alive}
+    shown = [view for view in views if view.state.is_alive or view.state.egress not in served]
+    for view in shown:
         table.add_row(*_cells(view))
     out.print(table)
-    if not all(view.state.is_alive for view in views):
+    if replaced := len(views) - len(shown):
+        out.print(f"Without {plural(replaced, 'silent worker')} whose address another one has; `--json` lists all.")
+    if not all(view.state.is_alive for view in shown):
         out.print(
             "A silent worker was killed or has no connection; other workers take its accounts. A day after it was seen "
             "last, it leaves this list."

@@ -138,7 +138,7 @@ def test_variables_come_from_the_env_file_and_the_environment_has_precedence(
 
 
 def test_a_log_file_gets_the_log(workspace: Workspace) -> None:
-    """Its level is that of --log-level; standard error keeps what the command tells the person."""
+    """Its level is that of --log-level; standard error keeps what the command tells, in the same form."""
     workspace.manifest("foxes")
 
     result = workspace.call(
@@ -149,6 +149,9 @@ def test_a_log_file_gets_the_log(workspace: Workspace) -> None:
     assert result.exit == 0
     assert {line["level"] for line in lines} >= {"info"}
     assert not any(line["event"] in result.err for line in lines)
+    assert [
+        line for line in map(json.loads, result.err.splitlines()) if line["event"] not in {"status", "progress"}
+    ] == []
 
 
 def test_a_log_of_json_has_no_line_of_another_form(workspace: Workspace) -> None:

@@ -41,3 +41,17 @@ def test_a_silent_worker_is_explained(capsys: pytest.CaptureFixture[str]) -> Non
 
     assert "silent for 349 s" in text
     assert "leaves this list" in text
+
+
+def test_workers_that_others_have_replaced_are_only_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """A restarted machine shows its new worker, and not the silence of each earlier one for a day."""
+    gone = [replace(STATE, name=f"fra-1/{pid}-a", pid=pid, silent_seconds=243.0, sender=None) for pid in (5, 6)]
+    lonely = replace(STATE, name="fra-2/9-a", egress="fra-2", silent_seconds=99.0, sender=None)
+
+    views = [WorkerView(state, 3, 120, 0, ()) for state in (STATE, *gone, lonely)]
+    show_workers(SharedBy((STATE, *gone, lonely), (), (), {}, {}), views)
+
+    text = " ".join(capsys.readouterr().out.split())
+    assert "243" not in text
+    assert "Without 2 silent workers whose address another one has; `--json` lists all." in text
+    assert "silent for 99 s" in text
