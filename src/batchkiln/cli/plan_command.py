@@ -58,7 +58,8 @@ def plan(
     Unknown prices are requested from the service, which is free. No job and no item changes. Works without a queue,
     and while another process runs the queue.
     """
-    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+    only = selection.only if len(manifests) == 1 else ()  # of several, it may match in one
+    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates, only=only)
     few = _Few(selection, show)
     try:
         return run_async(_plan(common, manifests, options, few, is_detailed=is_detailed, is_unchecked=is_unchecked))

@@ -194,7 +194,8 @@ def run(
     begun; the rest stays queued (exit 5). A queue in a database is shared with other workers; the command then waits
     for its jobs, whoever runs them.
     """
-    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+    only = selection.only if len(manifests) == 1 else ()  # of several, it may match in one
+    options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates, only=only)
     run_options = RunOptions(
         until=until,
         max_credits=max_credits,

@@ -13,6 +13,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple
 
+from batchkiln.core.errors import Diagnostic, InputError
+
 
 class Selectable(NamedTuple):
     """An item of a job, with the recipe and the priority by which it is sent."""
@@ -49,19 +51,26 @@ class Selection:
 
     def chosen(self, items: Iterable[Selectable]) -> Iterator[Selectable]:
         """Yield the selected items of one job, in any order. Memory is bounded by `sample` and `limit`."""
-        found: Iterator[Selectable] = (item for item in items if self._matches(item.name))
+        found: Iterator[Selectable] = (item for item in items if self.matches(item.name))
         if self.sample is not None:
             found = iter(heapq.nsmallest(self.sample, found, key=self._drawn))
         if self.limit is not None:
             found = iter(heapq.nsmallest(self.limit, found, key=lambda item: item.order))
         return found
 
-    def _matches(self, name: str) -> bool:
+    def matches(self, name: str) -> bool:
+        """Return whether an id matches one of the patterns, or there are none."""
         return not self.only or self._pattern.fullmatch(name) is not None
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         return re.compile("|".join(translate(pattern) for pattern in self.only))
+
+    def no_match(self, unchanged: str, remedy: str) -> InputError:
+        """Return the error for patterns that no item matches. `unchanged` says what was not done."""
+        patterns = " or ".join(repr(pattern) for pattern in self.only)
+        reason = f"no item has an id that matches {patterns}; {unchanged}"
+        return InputError([Diagnostic(reason, remedy=remedy)])
 
     def _drawn(self, item: Selectable) -> bytes:
         """Return a number that depends on seed and id alone, so that a new item displaces at most one other item."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from batchkiln.core.budget import BudgetLimit
-from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.errors import Diagnostic, InputError, command_arguments
 from batchkiln.core.job import JobSpec
 from batchkiln.core.located_items import SimilarItems
+from batchkiln.core.selection import Selection
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.applied_contents import Applied, AppliedContents, Contents, EqualRequests
@@ -29,6 +30,7 @@ from batchkiln.store.identity import (
     paid_before,
 )
 from batchkiln.store.notification_cursor import remember_audience
+from batchkiln.store.selected_items import selectable
 from batchkiln.store.session import Session, transaction
 from batchkiln.store.shared_paths import stored_dir
 from batchkiln.store.sql import query
@@ -43,6 +45,7 @@ MOVES_AT_ONCE: Final = 2_000
 
 CHANGED_SHOWN: Final = 20
 _WARNINGS_SHOWN: Final = 3
+_IDS_SHOWN: Final = 3
 
 __all__ = ["ApplyOptions", "ApplyReport", "DiagnosticAt", "Placed", "apply_manifest", "compared"]
 
@@ -59,7 +62,8 @@ class ApplyOptions:
     `agreed` is the digest of the content that a person confirmed: if the manifest has changed since, nothing is
     enqueued. `earlier_jobs` are the jobs of manifests that are applied before this one; inputs may refer to their
     items. `allow_duplicates`: new items may repeat requests that the job has paid for. A dry run reports changed and
-    repeated requests; with `is_trial` they are mistakes in it as well.
+    repeated requests; with `is_trial` they are mistakes in it as well. `only` are the patterns of a run of this
+    manifest alone: that no item of the job matches is a mistake.
     """
 
     on_change: OnChange = "error"
@@ -67,6 +71,7 @@ class ApplyOptions:
     dry_run: bool = False
     agreed: str | None = None
     earlier_jobs: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     allow_duplicates: bool = False
     is_trial: bool = False
 
@@ -172,10 +177,11 @@ def compared(
     item, after the pending transitions are staged.
     """
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
+        selection = _Seen(Selection(options.only))
         applied = AppliedContents(connection, spec, profile, contents)
         unchanged = applied.unchanged()
         are_all_new = not options.dry_run and applied.is_new_job
-        mistakes = [] if unchanged else staging.fill(placed, are_all_new=are_all_new)
+        mistakes = [] if unchanged else staging.fill(selection.watched(placed), are_all_new=are_all_new)
         application = ManifestApplication(
             connection, staging, applied, unchanged, spec=spec, profile=profile, now=now, options=options
         )
@@ -185,6 +191,13 @@ def compared(
         mistakes += application.variant_mistakes(diagnostic_at)
         mistakes += application.reference_mistakes(diagnostic_at)
         mistakes += application.disagreement() if not mistakes else []
+        if not mistakes and not selection.is_matched and not application.has_match(selection.wanted):
+            ids = "it has no items"
+            if unchanged:
+                ids = f"`batchkiln items {command_arguments(spec.name)}` lists its ids"
+            elif selection.first:
+                ids = f"the ids of its items are {', '.join(selection.first)}, …"
+            raise selection.wanted.no_match("nothing was enqueued", ids)
         application.report = replace(application.compare(diagnostic_at, observe), digest=application.digest)
         mistakes += application.mistakes
         objected, warnings = staging.objected(application.report.job_id, diagnostic_at)
@@ -197,6 +210,24 @@ def compared(
                 is_partial=staging.is_partial,
             )
         yield application
+
+
+@dataclass
+class _Seen:
+    """Whether a selection matches one of the items that are read, and the first ids."""
+
+    wanted: Selection
+    is_matched: bool = False
+    first: list[str] = field(default_factory=list)
+
+    def watched(self, placed: Iterable[Placed | SimilarItems]) -> Iterator[Placed | SimilarItems]:
+        """Yield the items, and look at their ids until one matches."""
+        for one in placed:
+            if not self.is_matched:
+                names = one.names if isinstance(one, SimilarItems) else (one.spec.name,)
+                self.first += names[: _IDS_SHOWN - len(self.first)]
+                self.is_matched = any(map(self.wanted.matches, names))
+            yield one
 
 
 def _in_order(mistakes: list[Diagnostic], files: list[str]) -> list[Diagnostic]:
@@ -243,6 +274,12 @@ class ManifestApplication:
         self._has_old_ids = adopt_old_ids(
             connection, job_id=self._job_id, job=spec.name, manifest_path=spec.manifest_path
         )
+
+    def has_match(self, selection: Selection) -> bool:
+        """Return whether an item that the job already has matches a selection, or there are no patterns."""
+        if not selection.only or self._job_id is None:
+            return not selection.only
+        return any(True for _ in selection.chosen(selectable(self._connection, self._job_id)))
 
     def profile_mistakes(self) -> list[Diagnostic]:
         """Return an error if a job with sent items would change its profile, whose account has its generations."""

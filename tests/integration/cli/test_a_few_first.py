@@ -133,3 +133,15 @@ def test_a_plan_shows_whole_requests(place: Workspace) -> None:
         "max_cost_credits": 2,
     }
     assert text.count("POST /images") == 1
+
+
+def test_a_pattern_that_matches_nothing_is_told_before_anything_is_enqueued(place: Workspace) -> None:
+    """A misspelt pattern would enqueue everything and make nothing; `plan` says the same."""
+    manifest = place.manifest(items=2)
+
+    planned, result = place.call("plan", manifest, "--only", "zzz*"), place.call("run", manifest, "--only", "zzz*")
+
+    assert (planned.exit, result.exit) == (2, 2)
+    assert "no item has an id that matches 'zzz*'; nothing was enqueued" in result.err
+    assert "the ids of its items are fox-1, fox-2, …" in result.err
+    assert "The queue is empty." in place.call("status").out
