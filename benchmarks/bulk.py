@@ -36,9 +36,7 @@ def figures(items: int) -> Iterator[Figure]:
         folder = Path(name)
         enqueue.write_source(folder, items)
         plain = _plain(folder, items)
-        connection = enqueue.opened(folder, "queued")
-        enqueue.applied_from_file(connection, folder)
-        connection.close()
+        for_people.command(folder, "enqueue", "big.yaml", "--queue", "queued.db")  # with the service's catalogue
         for work, queue, line in (
             ("plan", "queued", ("plan", "big.yaml")),
             ("items --json", "queued", ("items", "big", "--json")),

@@ -131,11 +131,12 @@ def applied_from_file(connection: sqlite3.Connection, folder: Path) -> None:
     apply_manifest(
         connection,
         opened_manifest.job,
-        opened_manifest.items(),
+        opened_manifest.portions(),
         profile="local",
         now=0,
         options=ApplyOptions(),
         diagnostic_at=opened_manifest.diagnostic_at,
+        contents=opened_manifest.contents(),
     )
 
 

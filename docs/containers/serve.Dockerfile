@@ -5,9 +5,10 @@ RUN useradd --create-home --uid 10001 batchkiln \
     && mkdir /data \
     && chown batchkiln /data
 # The libraries are a layer of their own. It is built again when their list changes, not with each change of the source.
-COPY pyproject.toml docs/containers/libraries.py /src/
+# Their versions are those with which the tests passed last.
+COPY pyproject.toml docs/containers/libraries.py docs/containers/constraints.txt /src/
 RUN python /src/libraries.py > /src/libraries.txt \
-    && pip install --no-cache-dir -r /src/libraries.txt
+    && pip install --no-cache-dir -c /src/constraints.txt -r /src/libraries.txt
 COPY README.md LICENSE /src/
 COPY src /src/src
 COPY docs /src/docs

@@ -1,4 +1,7 @@
-"""The documentation as a site: `sphinx-build -W -c docs/site docs FOLDER`. A dead link ends the build."""
+"""The documentation as a site: `sphinx-build -W -c docs/site docs FOLDER`; FOLDER/index.html is its start.
+
+A dead link ends the build.
+"""
 
 import re
 from importlib.metadata import version as installed_version
@@ -18,6 +21,7 @@ myst_fence_as_directive = ["mermaid"]
 root_doc = "site/index"
 exclude_patterns = ["README.md", "man", "compose"]
 html_theme = "furo"
+html_extra_path = ["start"]  # index.html at the root of the site, which leads to the start page
 html_title = f"batchkiln {release}"
 myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_inline"]

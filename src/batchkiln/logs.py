@@ -14,7 +14,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TextIO
 
 import structlog
 
@@ -176,20 +176,37 @@ class _StandardError:
 
 
 class _LogFile:
-    """Appends lines to a file. A line that cannot be written, as on a full disk, is lost: a log ends no run."""
+    """Appends lines to a file. A line that cannot be written, as on a full disk, is lost: a log ends no run.
+
+    After the file was renamed or removed, as by logrotate, the next line goes to a new file of its name.
+    """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="utf-8", buffering=1)
+            self._file = self._opened()
         except OSError as error:
             raise InputError(f"--log-file: {path} cannot be written: {error.strerror}; nothing was done") from error
 
     def msg(self, line: str) -> None:
+        with suppress(OSError):  # the old file is better than none
+            if not self._is_in_place():
+                self._file, old = self._opened(), self._file
+                old.close()
         with suppress(OSError):
             self._file.write(line + "\n")
 
     debug = info = warning = error = critical = exception = log = msg
+
+    def _opened(self) -> TextIO:
+        return self._path.open("a", encoding="utf-8", buffering=1)
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            return False
 
 
 def _frames(trace: TracebackType | None) -> str:

@@ -2,11 +2,14 @@
 
 import os
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
+from batchkiln_service.errors import sentence_of
 from batchkiln_service.faults.fault_rules import MAX_COUNT, MAX_FACTOR, MAX_SECONDS, FaultRule
 
 # All numbers are bounded, so that instants and sums fit a calendar and a database. A millisecond is the smallest
@@ -135,3 +138,34 @@ class ServiceConfig(_Strict):
         if not all(_FIRST_YEAR <= instant.year <= _LAST_YEAR for instant in instants):
             raise ValueError(f"day_start and start_at are from {_FIRST_YEAR} to {_LAST_YEAR}")
         return self
+
+
+def mistakes_of(error: ValidationError) -> list[str]:
+    """Return a sentence for each mistake in settings, with a suggestion for an unknown field."""
+    return [sentence_of(detail) + suggestion(detail) for detail in root_causes(error)]
+
+
+def root_causes(error: ValidationError) -> list[ErrorDetails]:
+    """Return the errors without those of an enclosing field, and without those of a key's short form."""
+    details = [detail for detail in error.errors() if detail["loc"][-1:] != ("str",)]
+    inner = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["loc"] not in inner]
+
+
+def suggestion(detail: ErrorDetails) -> str:
+    """Return a question that suggests a similar known field for an unknown one; an empty text if there is none."""
+    if detail["type"] != "extra_forbidden":
+        return ""
+    model: Any = ServiceConfig
+    for part in detail["loc"][:-1]:
+        if isinstance(model, type) and issubclass(model, BaseModel) and part in model.model_fields:
+            model = _model_in(model.model_fields[str(part)].annotation)
+    names = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()
+    close = get_close_matches(str(detail["loc"][-1]), names, n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that the annotation names, or None
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

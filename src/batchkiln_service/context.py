@@ -32,7 +32,10 @@ def new_id(prefix: str, token_bytes: Callable[[int], bytes]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The objects that all routes use. `origin` returns the URL origin of the storage for a request's client."""
+    """The objects that all routes use. `origin` returns the URL origin of the storage for a request's client.
+
+    `operator_url` returns the address of the operator's port, or None without one.
+    """
 
     config: ServiceConfig
     clock: ServiceClock
@@ -49,6 +52,7 @@ class Context:
     firewall: Firewall
     asset_dir: Path
     origin: Callable[[web.BaseRequest], str]
+    operator_url: Callable[[], str | None]
     asset_locks: AssetLocks = field(default_factory=AssetLocks)
     form_id: Callable[[str, Callable[[int], bytes]], str] = field(default=new_id)
 

@@ -1,5 +1,6 @@
 """The pytest fixture `batchkiln_service`. pytest finds it automatically; it costs a test nothing unless used."""
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,5 +27,9 @@ def batchkiln_service(request: pytest.FixtureRequest) -> "Iterator[RunningServic
     from batchkiln_service.testing import running_service  # noqa: PLC0415 - imported by tests that use it
 
     marker = request.node.get_closest_marker(MARKER)
-    with running_service(**(marker.kwargs if marker is not None else {})) as service:
+    with ExitStack() as stack:
+        try:
+            service = stack.enter_context(running_service(**(marker.kwargs if marker is not None else {})))
+        except ValueError as error:
+            pytest.fail(f"@pytest.mark.{MARKER}: {error}", pytrace=False)
         yield service

@@ -271,6 +271,7 @@ class LocalService:
             firewall=await self._firewall(),
             asset_dir=asset_dir,
             origin=self._origin_for,
+            operator_url=lambda: self.operator_url,
             form_id=new_id if self._dialect is None else self._dialect.new_id,
         )
         await self._renderer.start_pending()

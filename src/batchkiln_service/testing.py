@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from batchkiln_service.config import AccountConfig, ServiceConfig
+from pydantic import ValidationError
+
+from batchkiln_service.config import AccountConfig, ServiceConfig, mistakes_of
 from batchkiln_service.db.report import Report
 from batchkiln_service.faults.fault_rules import Endpoint, FaultRule, Misbehaviour
 from batchkiln_service.rules.lifecycle import Outcome
@@ -79,13 +81,17 @@ def running_service(**settings: Any) -> Iterator[RunningService]:  # noqa: ANN40
     """Run a service whose `ServiceConfig` has these fields. Without `state_dir`, its folder is temporary.
 
     Without `accounts`, the account `main` has the API key `test-key`. Without `seed`, the seed is 0, so that ids,
-    durations and files repeat. Raise as `LocalService` does, and pydantic.ValidationError for an invalid setting.
+    durations and files repeat. Raise as `LocalService` does, and ValueError that names each invalid setting.
     """
     with ExitStack() as stack:
         if "state_dir" not in settings:
             settings["state_dir"] = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="batchkiln-service-")))
         defaults = {"accounts": [AccountConfig(name="main", keys=(API_KEY,))], "seed": 0}
-        service = LocalService(ServiceConfig.model_validate(defaults | settings))
+        try:
+            config = ServiceConfig.model_validate(defaults | settings)
+        except ValidationError as error:
+            raise ValueError("; ".join(mistakes_of(error))) from None
+        service = LocalService(config)
         loop = stack.enter_context(_loop_in_thread())
         asyncio.run_coroutine_threadsafe(service.__aenter__(), loop).result()
         stack.callback(lambda: asyncio.run_coroutine_threadsafe(service.__aexit__(None, None, None), loop).result())

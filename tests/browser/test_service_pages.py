@@ -1,5 +1,6 @@
 """The pages of the local service in a browser that can reach nothing else."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
@@ -71,6 +72,22 @@ def test_api_can_be_tried_in_the_browser(visit: Seen) -> None:
     assert visit.elsewhere == []
     assert visit.faults == []
     visit.service.assert_ok()
+
+
+def test_each_visit_has_an_idempotency_key_of_its_own(visit: Seen) -> None:
+    """A second visitor with another prompt would meet a conflict with the first one's request."""
+    keys = set()
+    for _ in range(2):
+        for operation in ("createImage", "createVideo"):
+            visit.go("/docs")
+            block = visit.page.locator(f"[id$='-{operation}']")
+            block.locator(".opblock-summary-control").first.click()
+            block.get_by_role("button", name="Try it out").click()
+            keys.add(block.get_by_placeholder("Idempotency-Key").input_value())
+
+    assert len(keys) == 4
+    assert [key for key in keys if not re.fullmatch("[A-Za-z0-9_-]{16,128}", key)] == []
+    assert visit.faults == []
 
 
 @pytest.mark.parametrize("width", [390, 1440])

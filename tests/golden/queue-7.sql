@@ -38,6 +38,23 @@ CREATE TABLE account_lease (
     expires_at INTEGER NOT NULL,
     since      INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE applied_contents (
+    job_id         INTEGER NOT NULL REFERENCES job (id),
+    turn           INTEGER NOT NULL,
+    content        TEXT,
+    sources        TEXT,
+    items          INTEGER,
+    digest         TEXT,
+    equal_requests TEXT,
+    PRIMARY KEY (job_id),
+    CHECK (content IS NULL OR (
+        sources IS NOT NULL AND items IS NOT NULL AND digest IS NOT NULL AND equal_requests IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+INSERT INTO "applied_contents" VALUES(1,51,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "applied_contents" VALUES(2,3,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "applied_contents" VALUES(3,3,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "applied_contents" VALUES(4,3,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "applied_contents" VALUES(5,3,NULL,NULL,NULL,NULL,NULL);
 CREATE TABLE asset (
     account_id INTEGER NOT NULL REFERENCES account (id),
     sha256     TEXT NOT NULL,

@@ -81,6 +81,16 @@ def test_services_that_run_for_ever_are_watched_and_started_again(name: str) -> 
     assert SERVICES[name]["healthcheck"]["test"]
 
 
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_logs_are_bounded(name: str) -> None:
+    """Docker keeps everything without a bound, and workers report their progress for ever; the guide says how much."""
+    logging = SERVICES[name]["logging"]
+    guide = (PATH.parents[2] / "docs" / "guides" / "containers.md").read_text("utf-8")
+
+    assert logging == {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3"}}
+    assert "the last 30 MB of each container" in guide
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_services_have_no_power_that_they_do_not_need(name: str) -> None:
     """The image's user needs no capability, and cannot gain one."""

@@ -154,7 +154,10 @@ def test_environment_makes_a_profile_of_its_own(tmp_path: Path, monkeypatch: pyt
         ("profiles: {a: {limits: {creates_per_minut: 5}}}", "creates_per_minut"),
         ("profiles: {a: {limits: {active_generations: 2}}}", "active_generations"),
         ("profiles: {a: {accounts: [{name: m, keys: [{env: A, file: b}]}]}}", "keys"),
-        ("profiles: {a: {accounts: [{name: m, keys: [{env: A}]}, {name: m, keys: [{env: A}]}]}}", "same"),
+        (
+            "profiles: {a: {accounts: [{name: m, keys: [{env: A}]}, {name: m, keys: [{env: A}]}]}}",
+            "two accounts have the name 'm'",
+        ),
         ("profiles: {a: {time_scale: 0}}", "time_scale"),
         ("profiles: {a: {replies: {fields: {asset: id}}}}", "asset"),
         ("profiles: {a: {replies: {fields: {asset_id: 'a['}}}}", "not a JMESPath"),
@@ -196,6 +199,15 @@ def test_mistake_has_its_line(tmp_path: Path) -> None:
 
     assert f"{path}:4:" in str(told.value)
     assert "reads_per_day: none" in str(told.value)
+
+
+def test_two_accounts_with_one_name_are_named(tmp_path: Path) -> None:
+    """The place is that of the accounts."""
+    accounts = "    accounts:\n      - {name: a, keys: [{env: A}]}\n      - {name: a, keys: [{env: B}]}\n"
+    path = write(tmp_path, f"profiles:\n  studio:\n    base_url: https://x.invalid\n{accounts}")
+
+    with pytest.raises(InputError, match=r"yaml:5:7: `profiles.studio.accounts`: two accounts have the name 'a'"):
+        load_config(path, {})
 
 
 def test_mistakes_have_the_order_of_the_lines(tmp_path: Path) -> None:

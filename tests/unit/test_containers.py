@@ -40,7 +40,8 @@ def test_everything_that_is_copied_is_there() -> None:
     """Paths are relative to the repository, and the package finds its readme, licence and manual pages."""
     sources = [source for name, value in instructions() if name == "COPY" for source in value.split()[:-1]]
 
-    assert {"pyproject.toml", "README.md", "LICENSE", "src", "docs", "docs/containers/libraries.py"} == set(sources)
+    lists = {"docs/containers/libraries.py", "docs/containers/constraints.txt"}
+    assert {"pyproject.toml", "README.md", "LICENSE", "src", "docs", *lists} == set(sources)
     assert [source for source in sources if not (ROOT / source).exists()] == []
 
 
@@ -74,7 +75,11 @@ def test_libraries_are_a_layer_before_the_source(path: Path) -> None:
     ]
     (place,) = (number for number, (_, value) in enumerate(steps) if "-r /src/libraries.txt" in value)
 
-    assert steps[place - 1] == ("COPY", "pyproject.toml docs/containers/libraries.py /src/")
+    assert steps[place - 1] == (
+        "COPY",
+        "pyproject.toml docs/containers/libraries.py docs/containers/constraints.txt /src/",
+    )
+    assert steps[place][1].count(" -c /src/constraints.txt ") == 1
     assert [value for name, value in steps[: place - 1] if name == "COPY"] == []
 
 

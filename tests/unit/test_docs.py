@@ -239,3 +239,14 @@ def test_every_example_fits_its_models(path: Path) -> None:
         quote = check_request(body, load_catalog()).cost_credits
 
         assert quote <= (recipe.max_cost_credits or 0)
+
+
+def test_the_site_starts_at_its_root() -> None:
+    """Whoever opens the folder of the site comes to its start page."""
+    settings = (ROOT / "docs" / "site" / "conf.py").read_text("utf-8")
+    start = (ROOT / "docs" / "site" / "start" / "index.html").read_text("utf-8")
+    root = re.search(r'^root_doc = "(.+)"$', settings, re.MULTILINE)
+
+    assert root is not None
+    assert 'html_extra_path = ["start"]' in settings
+    assert re.findall(r'(?:url=|href=")([^"]+)', start) == [f"{root[1]}.html"] * 2

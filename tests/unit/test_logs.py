@@ -3,7 +3,9 @@
 import ast
 import json
 import logging
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,9 @@ from batchkiln.logs import ALLOWED, MAX_CHARACTERS, configure_logging
 Stderr = Callable[[], str]
 
 KEY = "lk_canary-5f2c9a"
+CLOSED_AT_THE_END = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""For log files, which only the end of a process closes."""
+
 LINK = f"https://media.example.invalid/a.png?signature={KEY}&expires=1"
 
 
@@ -204,3 +209,38 @@ def test_server_says_which_requests_it_served(stderr: Stderr) -> None:
     configure_logging(verbosity=-1, log_format="json", is_server=True)
     served()
     assert stderr() == ""
+
+
+@CLOSED_AT_THE_END
+@pytest.mark.parametrize("is_kept_by_copying", [False, True])
+def test_log_file_can_be_rotated(tmp_path: Path, *, is_kept_by_copying: bool) -> None:
+    """By renaming it, after which the next line makes a new one, or by copying and emptying it; no line is lost."""
+    file, kept = tmp_path / "logs" / "work.log", tmp_path / "work.log.1"
+    configure_logging(verbosity=0, log_format="json", path=file)
+    log = structlog.get_logger()
+
+    log.warning("first")
+    if is_kept_by_copying:
+        kept.write_bytes(file.read_bytes())
+        os.truncate(file, 0)
+    else:
+        file.rename(kept)
+    log.warning("second")
+
+    assert [json.loads(path.read_bytes())["event"] for path in (kept, file)] == ["first", "second"]
+
+
+@CLOSED_AT_THE_END
+def test_log_goes_on_where_its_folder_is_gone(tmp_path: Path) -> None:
+    """A log ends no run: what cannot be written any more is lost, until the folder is back."""
+    file = tmp_path / "logs" / "work.log"
+    configure_logging(verbosity=0, log_format="json", path=file)
+    log = structlog.get_logger()
+
+    log.warning("first")
+    shutil.rmtree(file.parent)
+    log.warning("lost")
+    file.parent.mkdir()
+    log.warning("second")
+
+    assert json.loads(file.read_bytes())["event"] == "second"

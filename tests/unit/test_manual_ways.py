@@ -29,6 +29,7 @@ TASKS: Final = {
     "several-machines",
     "containers",
     "systemd",
+    "operate",
     "held",
     "http",
     "new-account",

@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS: Final = ("datasets", "keyring", "notify", "postgres", "s3", "traces", "watch")
 ALL_EXTRAS: Final[dict[str, list[str]]] = PROJECT["optional-dependencies"]
-CONSTRAINTS: Final = (ROOT / ".ci" / "constraints.txt").read_text("utf-8").splitlines()
+CONSTRAINTS: Final = (ROOT / "docs" / "containers" / "constraints.txt").read_text("utf-8").splitlines()
 OF_PYTEST: Final = frozenset({"pytest"})  # imported by the plugin, which pytest loads
 
 

@@ -12,6 +12,7 @@ import click
 import pytest
 
 from batchkiln.cli.main import program
+from batchkiln.config import AccessScope, load_config
 from batchkiln.core.errors import ExitStatus, QueueBusy, SharedFolderAway
 
 UNITS: Final = sorted((Path(__file__).resolve().parents[2] / "docs" / "systemd").glob("*.service"))
@@ -105,6 +106,40 @@ def test_files_of_the_unit_are_those_of_the_guide(unit: Path) -> None:
     assert sources
     assert [source for source in sources if f"install -m 600 /dev/stdin {source}" not in GUIDE] == []
     assert f"systemctl enable --now {unit.stem}\n" in GUIDE
+
+
+def test_tokens_of_the_guide_are_credentials_of_the_dashboard(tmp_path: Path) -> None:
+    """The two parts of the configuration are one that is valid, and name what the unit loads; Prometheus only looks."""
+    (unit,) = (each for each in UNITS if each.stem == "batchkiln-dashboard")
+    loaded = {each.partition(":")[0] for each in settings(unit)["LoadCredential"]} - {"pg_service.conf"}
+    parts = re.findall(r"batchkiln\.yaml <<'END'\n(.*?)^END$", GUIDE, re.DOTALL | re.MULTILINE)
+    config = tmp_path / "batchkiln.yaml"
+    config.write_text("".join(parts), "utf-8")
+
+    tokens = load_config(config, {}).http.tokens
+
+    assert len(parts) == 2
+    assert {str(token.source).rpartition("/")[2] for token in tokens} == {token.name for token in tokens} == loaded
+    assert {str(token.source).rpartition("/")[0].partition("/")[2] for token in tokens} == {
+        f"run/credentials/{unit.name}"
+    }
+    assert {token.name: token.scopes for token in tokens}["prometheus"] == {AccessScope.LOOK}
+
+
+def test_dashboard_of_a_watched_folder_needs_nothing_of_the_database() -> None:
+    """Its change of the unit loads the tokens alone, and names the queue and the unit of the folder."""
+    (unit,) = (each for each in UNITS if each.stem == "batchkiln-dashboard")
+    (watched,) = (each for each in UNITS if each.stem == "batchkiln-watch")
+    (change,) = re.findall(r"```ini\n(\[Unit\]\nJoinsNamespaceOf=.*?)```", GUIDE, re.DOTALL)
+    lines = change.splitlines()
+    credentials = [line for line in lines if line.startswith("LoadCredential=")]
+
+    assert lines[1] == f"JoinsNamespaceOf={watched.name}"
+    assert f"Environment={settings(watched)['Environment'][0]}" in lines
+    assert credentials[0] == "LoadCredential="
+    assert {f"LoadCredential={each}" for each in settings(unit)["LoadCredential"]} - set(credentials) == {
+        "LoadCredential=pg_service.conf:/etc/batchkiln/pg_service.conf"
+    }
 
 
 def test_commands_of_the_guide_run_as_root() -> None:

@@ -55,11 +55,31 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class ManifestStep:
+    """A step in reading a manifest, or in storing its new items.
+
+    `items` are those so far. `phase` is the file that is read, or empty while `total` items are stored. `share` is the
+    part of the file, or of the total, that is done; None if it is unknown.
+    """
+
+    items: int
+    phase: str
+    share: float | None
+    total: int = 0
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether items are read, not stored."""
+        return bool(self.phase)
+
+
+@dataclass(frozen=True, slots=True)
 class AppContext:
     """The context of a command. `profile` is --profile, which takes precedence over a manifest's profile.
 
     If `output_root` is set, as in a rehearsal, all files go there, in a folder per job, and not where the manifests
-    say. `access` is set for manifests that another machine has sent.
+    say. `access` is set for manifests that another machine has sent. `on_step` is called in another thread while a
+    manifest is read and stored.
     """
 
     queue: QueueLocation
@@ -69,6 +89,7 @@ class AppContext:
     environment: Environment = field(default_factory=Environment)
     output_root: Path | None = None
     access: "FileAccess | None" = None
+    on_step: Callable[[ManifestStep], None] = lambda _: None
 
     def __post_init__(self) -> None:
         """Set the configured object storage options for this process, to be read when the first URL is opened."""

@@ -7,16 +7,17 @@ from typing import BinaryIO, Final
 
 import structlog
 
-from batchkiln.api.app_context import AppContext
+from batchkiln.api.app_context import AppContext, ManifestStep
 from batchkiln.api.shared_folder_check import check_shared_folder
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, InputErrors, OutputDirNotWritable
 from batchkiln.core.job import InputFile, JobSpec
+from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.shown import Shown
 from batchkiln.inputs import SharedInputObjects, SharedInputs, shared_inputs
-from batchkiln.manifest import NO_NAME, LocatedItem, Manifest, open_manifest
+from batchkiln.manifest import NO_NAME, Manifest, open_manifest
 from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Store, Writer
 
@@ -34,7 +35,11 @@ class ReadManifest:
 
 
 _TAKEN_SHOWN: Final = 3
-TAKEN_REMEDY: Final = "if another queue created them, use that queue with --queue; this one would pay for them again"
+TAKEN_REMEDY: Final = (
+    "if another queue created them, use that queue with --queue, because this one would pay for them again; if this "
+    "queue was restored from an older copy, its journal of attempts knows what was paid, and nothing is paid again"
+)
+_ITEMS_OF_A_STEP: Final = 1_000
 
 log = structlog.get_logger()
 
@@ -197,7 +202,7 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
     job = manifest.job
     if app.output_root is not None:
         job = replace(job, output_dir=str(app.output_root / job.name))
-    items: Iterable[LocatedItem] = manifest.items(read.catalogue)
+    items: Iterable[LocatedItem | SimilarItems] = watched_items(app, read)
     if app.shared_dir is not None and not options.dry_run:
         items = _with_images_kept(items, shared_inputs(app.shared_dir))
     report = writer.apply_manifest(
@@ -207,6 +212,8 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
         machine_now=app.environment.wall(),
         options=options,
         diagnostic_at=manifest.diagnostic_at,
+        contents=manifest.contents(read.catalogue),
+        on_stored=lambda done, total: app.on_step(ManifestStep(done, "", done / total, total)),
     )
     report = replace(report, warnings=(*manifest.warnings, *report.warnings))
     taken: tuple[str, ...] = ()
@@ -216,10 +223,24 @@ def _apply(writer: Writer, app: AppContext, read: ReadManifest, options: ApplyOp
     return Applied(job, profile.name, report, taken)
 
 
-def _with_images_kept(items: Iterable[LocatedItem], shared: SharedInputs | SharedInputObjects) -> Iterator[LocatedItem]:
-    """Yield each item after its input images have been copied to the place that the uploading machines share."""
+def watched_items(app: AppContext, read: ReadManifest) -> Iterator[LocatedItem | SimilarItems]:
+    """Yield the items of a manifest, and tell the context's `on_step` how far the reading is."""
+    count = told = 0
+    for each in read.manifest.portions(read.catalogue):
+        yield each
+        count += len(each) if isinstance(each, SimilarItems) else 1
+        if count - told >= _ITEMS_OF_A_STEP:
+            told = count
+            place = read.manifest.reading_place
+            app.on_step(ManifestStep(count, place.name, place.share))
+
+
+def _with_images_kept(
+    items: Iterable[LocatedItem | SimilarItems], shared: SharedInputs | SharedInputObjects
+) -> Iterator[LocatedItem | SimilarItems]:
+    """Yield the items after their input images have been copied to the place that the uploading machines share."""
     for item in items:
-        for each in item.spec.inputs:
+        for each in item.inputs if isinstance(item, SimilarItems) else item.spec.inputs:
             if isinstance(each, InputFile):  # what another item makes is below the shared folder anyway
                 shared.keep(each)
         yield item

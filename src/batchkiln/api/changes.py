@@ -5,6 +5,7 @@ The commands and the dashboard use the same questions. Only this module chooses 
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.api.app_context import outgoing_folder
+from batchkiln.api.item_selection import IDS, ids_of, member_of, texts_of
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, InputError, StorageError, command_arguments
 from batchkiln.core.polling import retention_ends_at
@@ -116,13 +118,15 @@ class FetchReport:
     `present` is the number of files that exist, and `fetched` the number of items that the next run downloads again at
     no cost, or whose objects it writes again from this machine. `lost` files are neither here nor kept by the service
     (14 days from creation): only a redo makes them again, at the price of a new attempt. `skipped` are named items that
-    are not done.
+    are not done. `kept_in_place` are the fetched files in whose place something else lies, such as a cut file. It
+    stays, and the new one gets `~2` before its extension.
     """
 
     present: int
     fetched: int
     lost: tuple[SavedOutputFile, ...]
     skipped: tuple[Skipped, ...]
+    kept_in_place: tuple[SavedOutputFile, ...] = ()
 
 
 class ItemChangedError(InputError):
@@ -192,12 +196,12 @@ class Changes:
 
     async def question(self, action: Action, job: str, items: Sequence[str] = ()) -> Question:
         """Return the question before an action."""
-        return await self.reader.read(question_of, action, job, items)
+        return await self.reader.read(question_of, action, job, texts_of(items, IDS))
 
     async def retry(
         self,
         job: str,
-        items: Sequence[str] = (),
+        items: Sequence[str] | None = None,
         on_moved: Callable[[int], None] = lambda _: None,
         states: Sequence[ItemState] = NOT_DELIVERED,
     ) -> RetryReport:
@@ -205,17 +209,19 @@ class Changes:
 
         `on_moved` is called in another thread with the number of items of each transaction.
         """
+        named = ids_of(items)
         async with self._to_change() as store:
-            return await store.run(Writer.retry, job, items, self._clock(), on_moved, states)
+            return await store.run(Writer.retry, job, named, self._clock(), on_moved, states)
 
     async def redo(self, job: str, items: Sequence[str]) -> RedoReport:
         """Make done items again, each at the price of a new attempt. Earlier files are kept."""
+        named = texts_of(items, IDS)
         async with self._to_change() as store:
-            return await store.run(Writer.redo, job, items, self._clock())
+            return await store.run(Writer.redo, job, named, self._clock())
 
     async def preview_redo(self, job: str, items: Sequence[str]) -> RedoReport:
         """Return the effect and the possible cost of `redo`, without a change."""
-        return await self.reader.read(Reader.preview_redo, job, items)
+        return await self.reader.read(Reader.preview_redo, job, texts_of(items, IDS))
 
     async def use_version(self, job: str, item: str, version: int) -> ItemState:
         """Make the files of a version of an item (from 1) current; return the item's state. It costs nothing."""
@@ -242,12 +248,12 @@ class Changes:
         self, job: str, items: Sequence[str] | Mapping[str, int], decided: Decided, *, by: str | None = None
     ) -> ReviewReport:
         """Keep or drop items, or remove their verdicts. See `keep`."""
-        if isinstance(items, str):
-            raise InputError("items must be a list of ids, or a mapping of ids to versions; nothing was changed")
-        named = items if isinstance(items, Mapping) else dict.fromkeys(items)
+        wanted = member_of(Decided, decided, "decided")
+        names = texts_of(items, IDS, or_else=", or a mapping of ids to versions")
+        named = items if isinstance(items, Mapping) else dict.fromkeys(names)
         who = by or _user()
         async with self._to_change() as store:
-            return await store.write(Writer.review, job, named, decided, by=who, machine_now=self._clock())
+            return await store.write(Writer.review, job, named, wanted, by=who, machine_now=self._clock())
 
     async def review_step(
         self, job: str, at: int | None = None, *, is_all: bool = False, wanted: Filter = _ANY
@@ -258,32 +264,33 @@ class Changes:
         """
         return await self.reader.read(lambda reader: reader.reviews.step(job, at, is_all=is_all, wanted=wanted))
 
-    async def fetch(self, job: str, items: Sequence[str] = ()) -> FetchReport:
+    async def fetch(self, job: str, items: Sequence[str] | None = None) -> FetchReport:
         """Find the current files of done items that are gone, and let the next run download them again.
 
         Only the named items are checked, or all if none is named. The download costs nothing.
         """
-        saved, skipped = await self.reader.read(Reader.saved_files, job, items)
+        saved, skipped = await self.reader.read(Reader.saved_files, job, ids_of(items))
         gone = await asyncio.to_thread(_gone, saved)
         now = self._clock()
         expired = [file for file in gone if not _is_retained(file, now)]
         lost = await asyncio.to_thread(_without_copy, expired, outgoing_folder(self.reader.location))
         kept = [file for file in gone if file not in lost]
-        fetched = 0
+        fetched, in_place = 0, await asyncio.to_thread(_occupied, kept)
         if kept:
             async with self._to_change() as store:
                 fetched = await store.write(Writer.fetch_again, job, kept, now)
-        return FetchReport(len(saved) - len(gone), fetched, lost, skipped)
+        return FetchReport(len(saved) - len(gone), fetched, lost, skipped, in_place)
 
     async def cancel(
-        self, job: str, items: Sequence[str] = (), on_moved: Callable[[int], None] = lambda _: None
+        self, job: str, items: Sequence[str] | None = None, on_moved: Callable[[int], None] = lambda _: None
     ) -> CancelReport:
         """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing.
 
         `on_moved` is called in another thread with the number of items of each transaction.
         """
+        named = ids_of(items)
         async with self._to_change() as store:
-            return await store.run(Writer.cancel, job, items, self._clock(), on_moved)
+            return await store.run(Writer.cancel, job, named, self._clock(), on_moved)
 
     async def pause(self, job: str) -> bool:
         """Pause a job: no new item is sent; sent items are finished. Return whether the job changed."""
@@ -380,6 +387,11 @@ def _is_there(file: SavedOutputFile) -> bool:
         return False
     except OSError:
         return True
+
+
+def _occupied(gone: Sequence[SavedOutputFile]) -> tuple[SavedOutputFile, ...]:
+    """Return the files on the disk in whose place something else lies, which no download overwrites."""
+    return tuple(file for file in gone if not is_url(file.path) and os.path.lexists(file.path))
 
 
 def _object_is_there(file: SavedOutputFile) -> bool:

@@ -102,20 +102,24 @@ class PausedDocument(TypedDict):
     changed: bool
 
 
-class LostDocument(TypedDict):
-    """A file that the service no longer keeps."""
+class FileDocument(TypedDict):
+    """A file of an item."""
 
     item: str
     path: str
 
 
 class FetchedDocument(TypedDict):
-    """The files that exist, the items that are downloaded again, and the files that are lost."""
+    """The files that exist, the items that are downloaded again, and the files that the service no longer keeps.
+
+    A new file is saved beside what lies in its place, which is in `kept_in_place`.
+    """
 
     job: str
     present: int
     items_to_fetch: int
-    lost: list[LostDocument]
+    lost: list[FileDocument]
+    kept_in_place: list[FileDocument]
     skipped: list[SkippedDocument]
 
 
@@ -237,6 +241,7 @@ def fetched_document(job: str, report: FetchReport) -> FetchedDocument:
         "present": report.present,
         "items_to_fetch": report.fetched,
         "lost": [{"item": file.item, "path": file.path} for file in report.lost],
+        "kept_in_place": [{"item": file.item, "path": file.path} for file in report.kept_in_place],
         "skipped": skipped_document(report.skipped),
     }
 

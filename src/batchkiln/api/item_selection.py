@@ -1,6 +1,6 @@
 """The items of a job that a person chooses by state, error code, metadata and verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Literal, TypeVar
@@ -10,6 +10,8 @@ from batchkiln.core.states import ItemState
 from batchkiln.store import Filter, Reader
 
 _PREFIX: Final = "metadata."
+
+IDS: Final = "items must be a list of ids"
 
 Verdicts = Literal["kept", "dropped", "unreviewed"]
 
@@ -26,6 +28,37 @@ def member_of(kind: type[E], value: str, argument: str) -> E:
     if value not in {*kind}:
         raise InputError(f"{argument} must be one of {', '.join(kind)}, not {value!r}")
     return kind(value)
+
+
+def texts_of(given: object, meaning: str, *, or_else: str = "") -> tuple[str, ...]:
+    """Return the texts that a program gave as a list of `meaning`, such as "items must be a list of ids".
+
+    A single text is an iterable of its letters, each of which may be the id of another item: every method that takes
+    several ids, jobs or paths refuses it here. Raise `InputError`; `or_else` names what else is allowed.
+    """
+    wanted = f"{meaning}{or_else}; nothing was changed"
+    if isinstance(given, str):
+        raise InputError(f"{wanted}. For one, write [{given!r}]")
+    if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable):
+        raise InputError(f"{wanted}; this is {type(given).__name__}")
+    texts = tuple(given)
+    for text in texts:
+        if not isinstance(text, str):
+            raise InputError(f"{wanted}. {text!r} is {type(text).__name__}, not a text")
+    return texts
+
+
+def ids_of(items: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the ids of items that a program named; none for None, which stands for all items of the job.
+
+    Raise `InputError` for another value, and for an empty list, which a program that found nothing would give.
+    """
+    if items is None:
+        return ()
+    ids = texts_of(items, IDS)
+    if not ids:
+        raise InputError("items is an empty list; nothing was changed. Leave it out for all items of the job")
+    return ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from datetime import datetime
+from datetime import datetime, time
 from io import BytesIO
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, Unpack, get_args
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
 from batchkiln.api.changes import Changes
-from batchkiln.api.item_selection import StateNames, member_of
+from batchkiln.api.item_selection import StateNames, ids_of, member_of, texts_of
 from batchkiln.api.reading import Results
 from batchkiln.api.run import RunOptions, RunResult, Until
 from batchkiln.clock import ServiceClock, machine_now
@@ -97,7 +97,7 @@ class Queue(Changes):
         unless `no_catalogue`; that it could not be read is a warning of the result's report. Raise `InputError` with
         all mistakes; nothing was enqueued then.
         """
-        options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+        options = apply_options(on_change, prune=prune, allow_duplicates=allow_duplicates)
         path, stream, name = manifest_source(manifest)
         return await self._apply(path, stream, name, options, no_catalogue=no_catalogue)
 
@@ -111,7 +111,9 @@ class Queue(Changes):
         no_catalogue: bool = False,
     ) -> Applied:
         """Apply a manifest's text; see `enqueue`."""
-        options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+        options = apply_options(on_change, prune=prune, allow_duplicates=allow_duplicates)
+        if not isinstance(text, str):
+            raise InputError(f"a manifest's text must be text, not {type(text).__name__}; nothing was enqueued")
         return await self._apply("-", BytesIO(text.encode()), "<text>", options, no_catalogue=no_catalogue)
 
     async def enqueue_items(
@@ -131,7 +133,7 @@ class Queue(Changes):
         once, in another thread, and never kept in memory as a whole. Raise `InputError` with all mistakes, each at its
         place, such as `items[3].prompt`, and for one text or one mapping in place of several.
         """
-        options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+        options = apply_options(on_change, prune=prune, allow_duplicates=allow_duplicates)
         stream = as_stream({"version": 1} | header, _checked_items(items))
         return await self._apply("-", stream, IN_PROGRAM, options, no_catalogue=no_catalogue)
 
@@ -149,11 +151,12 @@ class Queue(Changes):
 
         For `agreed` and `catalogue_of`, see `apply_manifests`.
         """
+        named = texts_of(paths, "paths must be a list of paths")
         async with self._to_change() as store:
             return await apply_manifests(
                 store,
                 self.app,
-                paths,
+                named,
                 options=options,
                 stdin=stdin,
                 stdin_name=stdin_name,
@@ -232,21 +235,18 @@ class Queue(Changes):
 
         Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job or an invalid argument.
         """
-        if isinstance(until, str) and until not in {"done", "budget"}:
-            raise InputError(f"until must be done, budget or Until(at=…), not {until!r}; nothing was started")
-        wanted = until if isinstance(until, Until) else Until(is_budget=until == "budget")
-        if isinstance(wanted.at, datetime) and wanted.at.tzinfo is None:
-            raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC); nothing was started")
-        if max_credits is not None and max_credits < 0:
+        wanted = _until(until)
+        if max_credits is not None and not _is_number(max_credits, 0):
             raise InputError("max_credits must be a number of credits, 0 or more; nothing was started")
         selection = _selection(only, limit, sample, seed)
+        names = texts_of(jobs, "jobs are named one by one, as in run('foxes', 'owls')")
         if forever and selection:
             raise InputError("forever waits for new items, and only, limit and sample select from known ones")
         options = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever, selection=selection)
         if self._task is not None and not self._task.done():
             raise QueueInUse(f"{self.app.queue}: this program already runs this queue; call `stop` first")
         begun, self._is_failure_raised = asyncio.Event(), False
-        task = self._task = asyncio.create_task(self._drive(options, jobs, begun), name="batchkiln-drive")
+        task = self._task = asyncio.create_task(self._drive(options, names, begun), name="batchkiln-drive")
         task.add_done_callback(lambda _: begun.set())
         try:
             await begun.wait()
@@ -419,7 +419,8 @@ class Queue(Changes):
 
     async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
         """Return the given names that are jobs of the queue."""
-        return await self.reader.read(lambda reader: reader.jobs.known(names))
+        jobs = texts_of(names, "names must be a list of jobs")
+        return await self.reader.read(lambda reader: reader.jobs.known(jobs))
 
     async def overview(self) -> Overview:
         """Return all jobs, today's usage of the accounts, and the process that runs the queue."""
@@ -440,9 +441,9 @@ class Queue(Changes):
                 yield item
             after = page[-1].id
 
-    async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
+    async def preview_retry(self, job: str, items: Sequence[str] | None = None) -> RetryReport:
         """Return the effect and the possible cost of `retry`, without a change."""
-        return await self.reader.read(Reader.preview_retry, job, items)
+        return await self.reader.read(Reader.preview_retry, job, ids_of(items))
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
@@ -466,12 +467,44 @@ def manifest_source(manifest: str | os.PathLike[str] | Manifest | Mapping[str, o
     """
     if isinstance(manifest, str) and "\n" in manifest:
         raise InputError("this is a manifest's text, not a path; use `enqueue_text`, or give a mapping")
-    if not isinstance(manifest, Mapping):
+    if isinstance(manifest, str | os.PathLike):
         return os.fspath(manifest), BytesIO(), "<stdin>"
+    if not isinstance(manifest, Mapping):
+        found = type(manifest).__name__
+        raise InputError(
+            f"a manifest is the path of a file, or a mapping of its fields, not {found}; nothing was enqueued. For a "
+            "list of items, use `enqueue_items`"
+        )
     header = {name: value for name, value in manifest.items() if name != "items"}
     if "items" not in manifest:
         raise InputError("`items` is missing in the mapping: add the list of prompts; nothing was enqueued")
     return "-", as_stream(header, _checked_items(manifest["items"])), IN_PROGRAM
+
+
+def apply_options(on_change: OnChange, *, prune: bool, allow_duplicates: bool) -> ApplyOptions:
+    """Return the options of applying a manifest. Raise `InputError` for an unknown `on_change`."""
+    if on_change not in get_args(OnChange):
+        known = ", ".join(get_args(OnChange))
+        raise InputError(f"on_change must be one of {known}, not {on_change!r}; nothing was enqueued")
+    return ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
+
+
+def _until(given: object) -> Until:
+    """Return the condition that stops a run. Raise `InputError` for anything else."""
+    if isinstance(given, str) and given in {"done", "budget"}:
+        return Until(is_budget=given == "budget")
+    if not isinstance(given, Until):
+        raise InputError(f"until must be done, budget or Until(at=…), not {given!r}; nothing was started")
+    if given.at is not None and not isinstance(given.at, datetime | time):
+        raise InputError(f"until: `at` must be a datetime or a time, not {given.at!r}; nothing was started")
+    if isinstance(given.at, datetime) and given.at.tzinfo is None:
+        raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC); nothing was started")
+    return given
+
+
+def _is_number(value: object, least: int) -> bool:
+    """Return whether a value is a whole number that is not below `least`."""
+    return isinstance(value, int) and value >= least
 
 
 def _checked_items(items: object) -> Iterable[object]:
@@ -485,9 +518,9 @@ def _checked_items(items: object) -> Iterable[object]:
 
 def _selection(only: str | Sequence[str], limit: int | None, sample: int | None, seed: int) -> Selection:
     """Return the selection of a run. Raise `InputError` for a number below 1, or an empty pattern."""
-    patterns = (only,) if isinstance(only, str) else tuple(only)
+    patterns = (only,) if isinstance(only, str) else texts_of(only, "only must be a pattern of ids, or a list of them")
     for name, number in (("limit", limit), ("sample", sample)):
-        if number is not None and number < 1:
+        if number is not None and not _is_number(number, 1):
             raise InputError(f"{name} must be a number of items, 1 or more; nothing was started")
     if not all(patterns):
         raise InputError("only must be a pattern of ids, or several; nothing was started")

@@ -11,10 +11,11 @@ from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import QueueReader
 from batchkiln.config import Config
 from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.secret_texts import mask_keys
 from batchkiln.core.urls import is_url
 from batchkiln.presentation.chained_inputs import stale_text
 from batchkiln.presentation.overview import JobView
-from batchkiln.presentation.redaction import known_keys, mask_keys, redact_text, strip_folders
+from batchkiln.presentation.redaction import known_keys, redact_text, strip_folders
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter, WrittenReport
 from batchkiln.store import OutputSummary, Reader, ReportRow

@@ -138,8 +138,8 @@ def common_options(*, is_server: bool = False) -> list[click.Parameter]:
     """
     config = "The configuration of the local service." if is_server else _CONFIG_HELP
     return [
-        _option("--queue", metavar="QUEUE", help=_QUEUE_HELP, hidden=is_server),
-        _option("--config", metavar="FILE", help=config),
+        _option("--queue", type=click.Path(), metavar="QUEUE", help=_QUEUE_HELP, hidden=is_server),
+        _option("--config", type=click.Path(), metavar="FILE", help=config),
         _option("--profile", type=ProfileName(), metavar="NAME", help=_PROFILE_HELP, hidden=is_server),
         _option("--json", "is_json", is_flag=True, help="Machine-readable results on standard output."),
         _option("-v", "--verbose", count=True, help="A more detailed log; -vv for all details."),
@@ -147,7 +147,9 @@ def common_options(*, is_server: bool = False) -> list[click.Parameter]:
         _option("--no-input", is_flag=True, help="Ask no questions, as if there were no terminal.", hidden=is_server),
         _option("--log-format", type=click.Choice(["auto", "json"]), help="Log lines for people, or JSON objects."),
         _option("--log-level", type=click.Choice(_LOG_LEVELS), help="The least severe events of the log."),
-        _option("--log-file", metavar="FILE", help="Append the log to a file, not to standard error."),
+        _option(
+            "--log-file", type=click.Path(), metavar="FILE", help="Append the log to a file, not to standard error."
+        ),
     ]
 
 

@@ -76,15 +76,14 @@ def _with_options(http: HttpSettings, host: str | None, public_url: str | None, 
 
 
 async def _dashboard(common: Common, config: Config, port: int | None, *, no_browser: bool) -> ExitStatus:
-    from batchkiln.dashboard.auth import token_file  # noqa: PLC0415  a server's libraries are slow to import
-    from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
+    from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  a server's libraries are slow to import
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with serving_dashboard(common.queue, config, profile=common.profile, port=port) as served:
         if common.is_json:
-            print_json({"url": served.url, "token_file": str(token_file(common.queue))})
+            print_json({"url": served.url, "token_file": None if served.token_file is None else str(served.token_file)})
         else:
             _print_link(served, common.queue)
         _print_warning(served)
@@ -130,23 +129,30 @@ async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIte
                     serving_dashboard(app.queue, app.config, profile=app.profile, engine=probe)
                 )
             except (BatchkilnError, OSError) as error:
-                print_status(f"The run continues without a dashboard: {error}")
+                print_status(f"The run continues without a dashboard of its own: {error}")
             else:
                 _print_link(served, app.queue)
+                if not is_terminal(sys.stderr):
+                    print_status("It ends with this process; `batchkiln dashboard` serves the queue without one.")
                 _print_warning(served)
         yield served
 
 
 def _print_link(served: "ServedDashboard", queue: "QueueLocation") -> None:
     """Print the link that signs in, or only the address where a log may keep the output, as that of a container."""
-    from batchkiln.dashboard.auth import token_file  # noqa: PLC0415  a server's libraries are slow to import
-
     if served.http.is_beyond_loopback:
         print_status(f"The dashboard is at {served.url} (sign in with a token of http.tokens)")
-    elif not is_terminal(sys.stderr) and token_file(queue).exists():
-        print_status(f"The dashboard is at {served.url} (sign in with the token in {token_file(queue).absolute()})")
-    else:
+    elif is_terminal(sys.stderr):
         print_status(f"The dashboard is at {served.link} (anyone with this link has access)")
+    elif served.token_file is not None:
+        print_status(f"The dashboard is at {served.url} (sign in with the token in {served.token_file})")
+    else:
+        from batchkiln.dashboard.auth import token_file  # noqa: PLC0415  a server's libraries are slow to import
+
+        print_status(
+            f"The dashboard is at {served.url}, but its token cannot be stored in {token_file(queue).absolute()}: make "
+            "that folder writable and start it again, or sign in with a token of http.tokens"
+        )
 
 
 def _print_warning(served: "ServedDashboard") -> None:

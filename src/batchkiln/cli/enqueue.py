@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 import click
 
 from batchkiln.api import ApplyOptions, ApplyReport, OnChange
-from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.documents import applied_document
 from batchkiln.api.queue import opened
 from batchkiln.cli.command import Common, command, run_async
+from batchkiln.cli.manifest_progress import app_context
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.presentation.formatting import plural, sanitize
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WARNINGS_SHOWN = 10
 
-MANIFESTS = click.argument("manifests", metavar="MANIFEST...", nargs=-1, required=True)
+MANIFESTS = click.argument("manifests", type=click.Path(), metavar="MANIFEST...", nargs=-1, required=True)
 
 
 ON_CHANGE = click.option(
@@ -83,7 +83,7 @@ async def _enqueue(
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
     from batchkiln.planning.queue_access import open_access  # noqa: PLC0415  as above
 
-    app = AppContext(common.queue, common.load_config(), common.profile)
+    app = app_context(common)
     async with opened(app) as queue, open_access(app) as access:
         catalogues = Catalogues(access, is_disabled=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)

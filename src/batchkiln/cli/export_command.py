@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import click
@@ -14,9 +15,11 @@ from batchkiln.api import Filter, Reader
 from batchkiln.api.exporting import ExportCallbacks, ExportStopped, checked_splits, export_job
 from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import open_reader
+from batchkiln.cli.change_progress import ChangeProgress
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
+from batchkiln.clock import boottime_seconds
 from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState
@@ -66,7 +69,9 @@ class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic befo
     show_default=True,
     help="The format of the dataset.",
 )
-@click.option("--to", metavar="DIR|URL", help="A folder, or an fsspec URL; default exports/JOB/FORMAT.")
+@click.option(
+    "--to", type=click.Path(), metavar="DIR|URL", help="A folder, or an fsspec URL; default exports/JOB/FORMAT."
+)
 @click.option(
     "--link",
     type=click.Choice([one.value for one in Link]),
@@ -164,13 +169,23 @@ def _run(
 
 @contextmanager
 def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[ExportCallbacks]:
-    """Yield callbacks that print outputs left out and, on a terminal, draw progress bars."""
+    """Yield callbacks that print outputs left out, and draw progress bars on a terminal, or print lines elsewhere."""
+    latest = -1
+
+    def is_next(row: DatasetRow) -> bool:
+        nonlocal latest
+        is_other, latest = row.index != latest, row.index
+        return is_other
 
     def print_left_out(left: LeftOut) -> None:
         print_status(_left_out_line(left))
 
-    if not is_shown or not is_terminal(sys.stderr):
+    if not is_shown:
         yield ExportCallbacks(on_left_out=print_left_out)
+        return
+    if not is_terminal(sys.stderr):
+        lines = cache(lambda: ChangeProgress(items_done, boottime_seconds))  # from the first row on
+        yield ExportCallbacks(on_left_out=print_left_out, on_row=lambda row: lines()(int(is_next(row))))
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
@@ -181,18 +196,10 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[ExportC
     with Progress(*columns, console=out, transient=True, redirect_stdout=False) as progress:
         metadata = progress.add_task("reading metadata", total=items)
         exported = progress.add_task("exporting items", total=items_done)
-        latest = -1
-
-        def on_row(row: DatasetRow) -> None:
-            nonlocal latest
-            if row.index != latest:
-                latest = row.index
-                progress.advance(exported)
-
         yield ExportCallbacks(
             on_left_out=lambda left: out.print(_left_out_line(left)),
             on_metadata_read=lambda: progress.advance(metadata),
-            on_row=on_row,
+            on_row=lambda row: progress.advance(exported, int(is_next(row))),
         )
 
 

@@ -18,7 +18,9 @@ from batchkiln.core.suggestions import closest
 _HEADING: Final = re.compile(r"^(##+) +(.+)$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
 _ENTRY: Final = re.compile(r"(?:-|\d+\.) \[[^\]]+\]\(([^)]+)\): (.+)")  # a page of an index, and what it is about
+_ARTICLE: Final = re.compile(r"^(?:a|an|the)-(?=.)")
 _HINTS_SHOWN: Final = 8
+_WORDS_OF_TOPIC: Final = 4  # a longer heading is a sentence, which nobody types
 _DIAGRAM: Final = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
 
 
@@ -65,20 +67,48 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
 
 
 def _hint(topic: str) -> str:
-    """Return the topics and sections that contain the word or its beginning, or else a near name, or nothing."""
+    """Return a near command, the topics with the word or its beginning, and without one the pages whose text has it.
+
+    If there is none of them, return a near topic or section, or nothing.
+    """
+    from batchkiln.cli.main import SUMMARIES  # noqa: PLC0415  as above
+
     word = _slug(topic)
+    if not word:
+        return ""
     sections = dict.fromkeys(_slug(heading[2]) for page in pages().values() for heading in _headings(page))
-    named = [name for name in dict.fromkeys([*topics(), *sections]) if word and f"-{word}" in f"-{name}"]
-    if named:
-        more = f" and {len(named) - _HINTS_SHOWN} more" if len(named) > _HINTS_SHOWN else ""
-        return f"topics with this word: {', '.join(named[:_HINTS_SHOWN])}{more}; "
-    close = closest(word, [*topics(), *sections])
-    return f"did you mean {close[0]}? " if close else ""
+    named = [name for name in dict.fromkeys([*topics(), *sections]) if f"-{word}" in f"-{name}"]
+    named = [name for name in named if name.count("-") < _WORDS_OF_TOPIC]
+    near = closest(word, SUMMARIES)
+    hints = [f"did you mean {near[0]}?"] if near and near[0] not in named else []
+    hints += [f"topics with this word: {_listed(named)};"] if named else []
+    if not near and (found := [name for name in _pages_with(word) if name not in named]):
+        hints.append(f"pages with this word: {_listed(found)};")
+    if not hints and (close := closest(word, [*topics(), *sections])):
+        hints = [f"did you mean {close[0]}?"]
+    return "".join(f"{hint} " for hint in hints)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _HINTS_SHOWN} more" if len(names) > _HINTS_SHOWN else ""
+    return f"{', '.join(names[:_HINTS_SHOWN])}{more}"
+
+
+def _pages_with(word: str) -> list[str]:
+    """Return the pages whose text has the word or its beginning: those with it in a heading first, then by places."""
+    wanted = re.compile(rf"(?<![a-z0-9]){'[-_ ]'.join(word.split('-'))}", re.IGNORECASE)
+    found: list[tuple[bool, int, str]] = []
+    for name, page in pages().items():
+        if number := len(wanted.findall(page.read_text("utf-8"))):
+            is_named = any(wanted.search(heading[2]) for heading in _headings(page))
+            found.append((not is_named, -number, name))
+    return [name for *_, name in sorted(found)]
 
 
 def _slug(heading: str) -> str:
-    """Return the name of a section: the words of its heading with hyphens between them."""
-    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+    """Return the name of a section: the words of its heading with hyphens between them, without an article."""
+    words = re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+    return _ARTICLE.sub("", words)
 
 
 def _headings(page: Path) -> list[re.Match[str]]:
@@ -154,7 +184,7 @@ def _sections(page: Path, topic: str) -> Iterator[str]:
     text = page.read_text("utf-8")
     headings = list(_HEADING.finditer(text))
     for number, heading in enumerate(headings):
-        if _slug(heading[2]) == topic:
+        if _slug(heading[2]) == _slug(topic):
             later = (each.start() for each in headings[number + 1 :] if len(each[1]) <= len(heading[1]))
             yield text[heading.start() : next(later, len(text))]
 

@@ -1,7 +1,7 @@
 """`batchkiln retry`, `cancel`, `pause`, `unpause`, `resolve` and `ask-again`. Each states its possible cost first."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -10,6 +10,7 @@ from batchkiln.api import Decision, Skipped, check_resolvable
 from batchkiln.api.changes import Action, Question, open_changes
 from batchkiln.api.documents import canceled_document, retried_document
 from batchkiln.api.item_selection import ItemSelection, names_of
+from batchkiln.cli.change_progress import ChangeProgress
 from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import print_json, print_result, print_status, question_text
@@ -17,14 +18,13 @@ from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
 from batchkiln.presentation.confirmations import cost_of_resolve
-from batchkiln.presentation.formatting import format_duration, plural
+from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.takers import who_takes
 
 MANY: Final = 20
 """The number of named items from which a confirmation is needed; without names it is two."""
 
 SKIPPED_SHOWN: Final = 20
-_TOLD_EVERY_SECONDS: Final = 2
 
 ITEMS = click.argument("items", type=ITEM, metavar="[ITEM]...", nargs=-1)
 YES = click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation.")
@@ -46,27 +46,6 @@ def retry(
     return run_async(_retry(common, job, items, selection, assume_yes=assume_yes))
 
 
-class Progress:
-    """Prints the progress of a change of many items, its rate and its estimated end, every two seconds."""
-
-    def __init__(self, total: int, seconds: Callable[[], float]) -> None:
-        """Expect `total` items. `seconds` returns the time of a monotonic clock."""
-        self._total = total
-        self._done = 0
-        self._seconds = seconds
-        self._begun_at = self._told_at = seconds()
-
-    def __call__(self, moved: int) -> None:
-        """Count changed items."""
-        self._done += moved
-        now = self._seconds()
-        if now - self._told_at >= _TOLD_EVERY_SECONDS and self._done < self._total:
-            self._told_at = now
-            rate = self._done / (now - self._begun_at)
-            left = format_duration((self._total - self._done) / rate)
-            print_status(f"{self._done:,} of {plural(self._total, 'item')}, {rate:,.0f} a second, {left} left")
-
-
 async def _retry(
     common: Common, job: str, named: Sequence[str], selection: ItemSelection, *, assume_yes: bool
 ) -> ExitStatus:
@@ -80,7 +59,9 @@ async def _retry(
         print_status(question.cost)
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
-        report = await changes.retry(job, items, Progress(question.number, asyncio.get_running_loop().time))
+        report = await changes.retry(
+            job, items or None, ChangeProgress(question.number, asyncio.get_running_loop().time)
+        )
         number = sum(report.requeued.values())
         takers = await changes.reader.read(who_takes, common.queue_option)
     if common.is_json:
@@ -112,7 +93,9 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes:
         print_status(question.cost)
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
-        report = await changes.cancel(job, items, Progress(question.number, asyncio.get_running_loop().time))
+        report = await changes.cancel(
+            job, items or None, ChangeProgress(question.number, asyncio.get_running_loop().time)
+        )
     if common.is_json:
         print_json(canceled_document(job, report))
     else:

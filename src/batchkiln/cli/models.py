@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchkiln.api import ApplyOptions
-from batchkiln.api.app_context import AppContext
 from batchkiln.cli.command import JOB, MODEL, Common, command, run_async
+from batchkiln.cli.manifest_progress import app_context
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.catalog_checks import Catalogue, in_order
 from batchkiln.core.errors import ExitStatus, InputError
@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     logs=True,
 )
 @click.argument("model", type=MODEL, required=False)
-@click.option("--manifest", metavar="FILE", help="Ask for the prices of a manifest; `-` reads standard input.")
+@click.option(
+    "--manifest",
+    type=click.Path(),
+    metavar="FILE",
+    help="Ask for the prices of a manifest; `-` reads standard input.",
+)
 @click.option("--job", type=JOB, metavar="JOB", help="Ask for the prices of a job in the queue.")
 def models(common: Common, *, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
     """List the service's current catalogue, or only MODEL: modes, resolutions, aspect ratios, durations, and limits.
@@ -58,7 +63,7 @@ def balance(common: Common) -> ExitStatus:
 
 
 async def _models(common: Common, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
-    async with open_access(AppContext(common.queue, common.load_config(), common.profile)) as access:
+    async with open_access(app_context(common)) as access:
         catalogues = Catalogues(access)
         prices, profile = await _prices(access, catalogues, manifest, job)
         catalogue = await catalogues.of(profile, profile.account_names[0])
@@ -195,7 +200,7 @@ def _price_document(price: "Price") -> dict[str, Any]:
 async def _balance(common: Common) -> ExitStatus:
     from batchkiln.planning.balances import read_balances  # noqa: PLC0415  the client is slow to import
 
-    app = AppContext(common.queue, common.load_config(), common.profile)
+    app = app_context(common)
     async with open_access(app) as access:
         found = await read_balances(app.config.profile(app.profile), access)
     if common.is_json:

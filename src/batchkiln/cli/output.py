@@ -33,7 +33,9 @@ def print_json(document: Mapping[str, Any]) -> None:
 def print_json_lines(documents: Sequence[Mapping[str, Any]]) -> None:
     """Print JSON documents to standard output, one per line."""
     if documents:
-        sys.stdout.write(_encodable("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
+        # Each is decoded at once: many kept results of orjson would take much more memory than their texts, and time.
+        lines = [orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE).decode() for document in documents]
+        sys.stdout.write(_encodable("".join(lines)))
         sys.stdout.flush()
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import click
 
 from batchkiln.api import ApplyOptions, OnChange
-from batchkiln.api.app_context import AppContext
 from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options
+from batchkiln.cli.manifest_progress import app_context
 from batchkiln.cli.output import print_json
 from batchkiln.cli.run import selection_options
 from batchkiln.core.errors import BatchkilnError, ExitStatus
@@ -91,7 +91,7 @@ async def _plan(
 ) -> ExitStatus:
     from batchkiln.cli.plan_text import show_plan  # noqa: PLC0415  Rich is slow to import
 
-    app = AppContext(common.queue, common.load_config(), common.profile)
+    app = app_context(common)
     async with open_access(app) as access:
         made = await make_plan(
             access,

@@ -17,8 +17,8 @@ from batchkiln.presentation.formatting import plural
     "batchkiln queue copy postgresql://batch@db.example/kiln queue.db",
 )
 @click.argument("action", metavar="copy|keep", type=click.Choice(["copy", "keep"]))
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
+@click.argument("source", type=click.Path(), metavar="FROM")
+@click.argument("target", type=click.Path(), metavar="TO")
 def queue(common: Common, *, action: str, source: str, target: str) -> ExitStatus:
     """Move an idle queue between a file and a PostgreSQL database, in either direction.
 

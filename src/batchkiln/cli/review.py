@@ -11,7 +11,17 @@ from typing import Final
 
 import click
 
-from batchkiln.api import Decided, Filter, ItemSummary, OutputSummary, Reader, ReviewReport, ReviewStep
+from batchkiln.api import (
+    Decided,
+    Filter,
+    ItemSummary,
+    KnownPrice,
+    OutputSummary,
+    Reader,
+    Release,
+    ReviewReport,
+    ReviewStep,
+)
 from batchkiln.api.changes import Action, Changes, open_changes
 from batchkiln.api.documents import reviewed_document
 from batchkiln.api.item_selection import ItemSelection
@@ -27,7 +37,6 @@ from batchkiln.presentation.chained_inputs import awaiting_line, effect_lines
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.presentation.overview import review_line
 from batchkiln.presentation.show_documents import review_step_document
-from batchkiln.store import KnownPrice, Release
 
 _SHOWN: Final = 1000
 _KEYS: Final = "k keep, d drop, r make again, u undo, n next, p previous, q quit"

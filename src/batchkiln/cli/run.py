@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from batchkiln.api import ApplyOptions, OnChange
-from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import RunOptions, Until
@@ -19,6 +18,7 @@ from batchkiln.cli.command import JOB, Common, can_ask_person, command, handle_s
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
 from batchkiln.cli.dashboard import dashboard_during_run, stay_open
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
+from batchkiln.cli.manifest_progress import app_context
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
@@ -227,7 +227,7 @@ async def _run(
     ignore_closed_output()
     with handle_signals() as signals:
         async with (
-            opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
+            opened(app_context(common)) as queue,
             queue.driving(run_options, command="run") as active_run,
         ):
             applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
@@ -318,7 +318,7 @@ async def _work(common: Common, jobs: Sequence[str], run_options: RunOptions, *,
     ignore_closed_output()
     with handle_signals() as signals:
         async with (
-            opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
+            opened(app_context(common)) as queue,
             queue.driving(run_options, command="work") as active_run,
         ):
             if jobs:

@@ -14,8 +14,8 @@ from batchkiln.core.errors import ExitStatus
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from batchkiln.api import JobSummary
     from batchkiln.presentation.overview import Overview
-    from batchkiln.store import JobSummary
 
 _WATCH_SECONDS: Final = 1.0
 

@@ -21,6 +21,7 @@ from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
 from batchkiln.core.provider import create_path
+from batchkiln.core.secret_texts import mask_keys
 from batchkiln.disk_sync import sync_file
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.item_documents import iso
@@ -117,8 +118,7 @@ def _body(request: RequestRecord, keys: Sequence[str]) -> tuple[bytes, bool]:
         for url in [entry["url"] for entry in json.loads(body).get("inputs", ())]:
             written, plain = (json.dumps(link, ensure_ascii=False).encode() for link in (url, strip_query(url)))
             body = body.replace(written, plain)
-    for key in keys:
-        body = body.replace(key.encode(), b"[key]")
+    body = mask_keys(body.decode("utf-8", "surrogateescape"), keys).encode("utf-8", "surrogateescape")
     return body, body == request.body
 
 

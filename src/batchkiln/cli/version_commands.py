@@ -96,13 +96,22 @@ def fetch(common: Common, job: str, items: tuple[str, ...]) -> ExitStatus:
 
 async def _fetch(common: Common, job: str, items: Sequence[str]) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        report = await changes.fetch(job, items)
+        report = await changes.fetch(job, items or None)
     if common.is_json:
         print_json(fetched_document(job, report))
         return ExitStatus.OK
     print_result(
         f"{job}: {plural(report.present, 'file')} on disk; {plural(report.fetched, 'item')} to download again."
     )
+    for file in report.kept_in_place[:_FILES_SHOWN]:
+        print_result(f"  stays as it is: {sanitize(file.path)} has another size than the recorded one")
+    if len(report.kept_in_place) > _FILES_SHOWN:
+        print_result(f"  and {len(report.kept_in_place) - _FILES_SHOWN:,} more")
+    if report.kept_in_place:
+        print_result(
+            "  What lies in the place of a file is not overwritten: the new one gets `~2` before its extension. To "
+            "have it under its own name, move the other one away before the next run."
+        )
     for file in report.lost[:_FILES_SHOWN]:
         again = f"`batchkiln redo {command_arguments(job, file.item)}` makes it again, which costs again"
         print_result(f"  lost: {sanitize(file.path)}: the service no longer keeps it; {again}")

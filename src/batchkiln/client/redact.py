@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from batchkiln.client.json_tree import is_field_name
+from batchkiln.core.secret_texts import mask_keys
 
 CODE_MAX_CHARACTERS: Final = 200
 MESSAGE_MAX_CHARACTERS: Final = 500
@@ -22,9 +23,7 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e
 def safe_text(text: str, max_characters: int, secrets: Iterable[str] = ()) -> str:
     """Return the text on one line, without links, queries and keys, cut to `max_characters`."""
     text = text[:_SEARCHED_MAX_CHARACTERS]
-    for secret in secrets:
-        text = text.replace(secret, "[key]")
-    text = _UNPRINTABLE.sub(" ", text)
+    text = _UNPRINTABLE.sub(" ", mask_keys(text, secrets))
     text = _LINK.sub("[link]", text)
     text = _QUERY.sub("[link]", text)
     text = _BEARER.sub("[key]", text)

@@ -184,6 +184,14 @@ class _Profile(_Model):
             CreditPrice.parse(value)
         return value
 
+    @field_validator("accounts")
+    @classmethod
+    def _have_names_of_their_own(cls, value: tuple[Account, ...]) -> tuple[Account, ...]:
+        names = [account.name for account in value]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two accounts have the name {twice!r}")
+        return value
+
     @field_validator("day_start")
     @classmethod
     def _as_utc(cls, value: datetime) -> datetime:
@@ -193,10 +201,7 @@ class _Profile(_Model):
     def _fits_together(self) -> Self:
         if self.base_url is not None and (problem := speed_problem(self.base_url, self.time_scale)):
             raise ValueError(f"time_scale: {problem}; remove it")
-        names = [account.name for account in self.accounts]
-        if len(set(names)) != len(names):
-            raise ValueError("two accounts have the same name")
-        if self.base_url is not None and not names:
+        if self.base_url is not None and not self.accounts:
             raise ValueError("a profile with a base URL needs at least one account")
         return self
 

@@ -10,13 +10,14 @@ import os
 import secrets
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from batchkiln.api import QueueLocation, local_path
+from batchkiln.api import QueueLocation, local_path, make_local_folder
 from batchkiln.config import AccessScope, HttpToken, token_digest
 
 OWNER: Final = "dashboard"
@@ -124,26 +125,28 @@ def read_token(queue: QueueLocation) -> str:
     The token stays the same, so that bookmarks, cookies and scrapers work after a restart. If the file cannot be
     written, the token is valid for this process only.
     """
+    return kept_token(queue) or _new_token(queue)
+
+
+def kept_token(queue: QueueLocation) -> str | None:
+    """Return the token of the queue's token file; None if it has none, or if others could read it."""
     path = token_file(queue)
     try:
         status = path.lstat()
         is_private = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & _OTHERS
         token = path.read_text("ascii").strip() if is_private else ""
-        if len(token) >= _LEAST_CHARACTERS:
-            return token
     except (OSError, UnicodeDecodeError):
-        pass
-    return _new_token(path)
+        return None
+    return token if len(token) >= _LEAST_CHARACTERS else None
 
 
-def _new_token(path: Path) -> str:
-    token = secrets.token_urlsafe(_TOKEN_BYTES)
-    try:
+def _new_token(queue: QueueLocation) -> str:
+    token, path = secrets.token_urlsafe(_TOKEN_BYTES), token_file(queue)
+    with suppress(OSError):
+        make_local_folder(queue)
         path.unlink(missing_ok=True)
         with open(path, "x", encoding="ascii", opener=_private) as file:
             file.write(f"{token}\n")
-    except OSError:
-        return token
     return token
 
 

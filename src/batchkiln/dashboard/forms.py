@@ -67,11 +67,11 @@ async def _change(
     """Perform an action. Return the number of changed items, or None if it changes the job."""
     match action:
         case Action.RETRY:
-            return sum((await changes.retry(job, items, states=states)).requeued.values())
+            return sum((await changes.retry(job, items or None, states=states)).requeued.values())
         case Action.REDO:
             return (await changes.redo(job, items)).redone
         case Action.CANCEL:
-            return (await changes.cancel(job, items)).canceled
+            return (await changes.cancel(job, items or None)).canceled
         case Action.PAUSE:
             await changes.pause(job)
         case Action.UNPAUSE:

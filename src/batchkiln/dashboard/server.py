@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -18,7 +19,7 @@ from batchkiln.clock import machine_now
 from batchkiln.config import Config, HttpSettings
 from batchkiln.core.errors import InputError
 from batchkiln.dashboard import connections, file_responses, forms, gallery, history_page, pages, review_page, sse
-from batchkiln.dashboard.auth import Access, read_token
+from batchkiln.dashboard.auth import Access, kept_token, read_token, token_file
 from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.http_api.routes import operations
 from batchkiln.dashboard.live_state import EngineProbe
@@ -45,13 +46,15 @@ _STATIC: Final = {
 class ServedDashboard:
     """A running dashboard. Its links grant access, so they are only for the person who started it.
 
-    `url` is the public URL if there is one. `listens_at` is the address that the server listens at.
+    `url` is the public URL if there is one. `listens_at` is the address that the server listens at. `token_file` holds
+    the access token; it is None if the token could not be stored.
     """
 
     url: str
     access: Access
     listens_at: str
     http: HttpSettings
+    token_file: Path | None
 
     @property
     def link(self) -> str:
@@ -88,7 +91,8 @@ async def serving_dashboard(
             "`batchkiln token NAME` makes one for http.tokens in the configuration"
         )
     async with open_reader(queue) as reader:
-        access = Access(read_token(queue), tokens)
+        token = read_token(queue)
+        access = Access(token, tokens)
         app = AppContext(queue, config, profile)
         confined = replace(app, access=FileAccess(app.output_base, http.files))
         context = Context(confined, reader, access, Origins(http), clock, engine)
@@ -101,28 +105,32 @@ async def serving_dashboard(
         )
         await runner.setup()
         try:
-            await _listen(runner, http.host, http.port if port is None else port)
+            await _listen(runner, http, port)
             host = f"[{http.host}]" if ":" in http.host else http.host
             address = f"http://{host}:{runner.addresses[0][1]}"
-            yield ServedDashboard(http.public_url or address, access, address, http)
+            kept_in = token_file(queue).absolute() if kept_token(queue) == token else None
+            yield ServedDashboard(http.public_url or address, access, address, http, kept_in)
         finally:
             context.stopping.set()
             await runner.cleanup()
             await context.kept.aclose()
 
 
-async def _listen(runner: web.AppRunner, host: str, port: int | None) -> None:
-    wanted = (PORT, 0) if port is None else (port,)
+async def _listen(runner: web.AppRunner, http: HttpSettings, port: int | None) -> None:
+    """Listen at the port that was given, else at the configured one, else at the default or a free one."""
+    configured = http.port if port is None else port
+    wanted = (PORT, 0) if configured is None else (configured,)
     for number in wanted:
         try:
-            await connections.BoundedSite(runner, host, number).start()
+            await connections.BoundedSite(runner, http.host, number).start()
         except OSError as error:
             if number == wanted[-1]:
                 is_used = error.errno == errno.EADDRINUSE
-                reason = "another program uses this port" if is_used else error.strerror
+                reason = "another program, perhaps another dashboard, uses this port" if is_used else error.strerror
+                remedy = "choose another --port, or leave it out" if port is not None else "change or remove http.port"
                 raise InputError(
-                    f"the dashboard cannot be served at {host}:{number}: {reason}; choose another --port, or leave it "
-                    "out for a free one; nothing was started"
+                    f"the dashboard cannot be served at {http.host}:{number}: {reason}; {remedy} for a free one; "
+                    "nothing was served"
                 ) from error
         else:
             return

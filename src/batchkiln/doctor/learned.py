@@ -15,7 +15,7 @@ from typing import Final
 from batchkiln.core import provider
 from batchkiln.core.errors import InputError
 from batchkiln.doctor.check_results import CheckResult, ok, warn
-from batchkiln.store import QueueLocation, local_path
+from batchkiln.store import QueueLocation, local_path, make_local_folder
 
 DESCRIPTION: Final = f"GET {provider.DESCRIPTION}"
 BALANCE: Final = f"GET {provider.BALANCE}"
@@ -65,6 +65,7 @@ def save_learned(queue: QueueLocation, profile: str, learned: Learned) -> None:
     entries = {**_entries(queue), profile: {"base_url": learned.base_url, "calls": learned.calls}}
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        make_local_folder(queue)
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             json.dump(entries, file, indent=1, sort_keys=True)
         part.replace(path)

@@ -1,7 +1,7 @@
 """Manifests: YAML with line numbers, source files and templates, read into a job and a stream of items."""
 
+from batchkiln.core.located_items import LocatedItem
 from batchkiln.manifest.file_access import FileAccess
-from batchkiln.manifest.inline_items import LocatedItem
 from batchkiln.manifest.manifest import NO_NAME, Manifest, open_manifest
 from batchkiln.manifest.schema import example_manifest, json_schema
 from batchkiln.manifest.serialize import as_stream

@@ -10,7 +10,9 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, VariantGroup
+from batchkiln.core.located_items import LocatedItem
 from batchkiln.core.unread_items import UnreadItems
+from batchkiln.manifest.contents import ReadSources
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
@@ -28,22 +30,6 @@ DEFAULT_ID: Final = "item"
 _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 
 
-@dataclass(slots=True)
-class LocatedItem:
-    """An item and its location: the line (from 1) of the manifest, or of its row's source file.
-
-    `objections` are the reasons, from the service's catalogue, why the service would refuse the item. `repetition` is
-    the number of an item of `repeat`, 0 for other items. `has_default_id`: the id is made from the position alone.
-    """
-
-    spec: ItemSpec
-    file: str
-    line: int
-    objections: tuple[PlacedObjection, ...] = ()
-    repetition: int = 0
-    has_default_id: bool = False
-
-
 class InvalidEntry(Exception):
     """Raised for an invalid entry or row. Its diagnostic has been added already."""
 
@@ -55,7 +41,7 @@ class ManifestContext:
     `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to
     `folder`, which the person wrote as `shown_folder`; those at URLs are in `remote`. `combinations_left` limits the
     matrices of the whole manifest together, because a few words can ask for many combinations. `warnings` name the
-    entries without rows. `unread` is what is known of invalid items.
+    entries without rows. `unread` is what is known of invalid items, and `read_sources` the sources that were read.
     """
 
     diagnostics: Diagnostics
@@ -67,6 +53,7 @@ class ManifestContext:
     remote: RemoteSources
     warnings: list[Diagnostic]
     unread: UnreadItems
+    read_sources: ReadSources
     access: FileAccess | None = None
     combinations_left: int = MAX_COMBINATIONS
 

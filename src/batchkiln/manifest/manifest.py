@@ -1,12 +1,11 @@
 """Reads a manifest in two passes: the header first, then the stream of items."""
 
-import itertools
 import os
 import re
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
@@ -18,11 +17,13 @@ from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order, Sidecar
+from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.core.unread_items import ItemsInvalid, UnreadItems
 from batchkiln.core.urls import folder_url_problem, is_url, scheme_of
+from batchkiln.manifest.contents import ReadSources, are_as_before, key_of
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.images import Images
-from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
+from batchkiln.manifest.inline_items import ManifestContext, inline_items
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.row_items import row_items
 from batchkiln.manifest.schema import Header, Settings
@@ -94,7 +95,20 @@ class Manifest:
         all errors, those of the header included, after the last item: the caller must then discard the items that came
         before.
         """
+        return _one_by_one(self._reader.items(self.job.filename, catalogue))
+
+    def portions(self, catalogue: Catalogue | None = None) -> Iterator[LocatedItem | SimilarItems]:
+        """Yield the items as `items` does, many at a time where they differ in a few texts alone."""
         return self._reader.items(self.job.filename, catalogue)
+
+    def contents(self, catalogue: Catalogue | None = None) -> "ManifestContents":
+        """Return what the items are made of, with the same `catalogue`; its sources are known once they are read."""
+        return self._reader.contents(catalogue)
+
+    @property
+    def reading_place(self) -> "ReadingPlace":
+        """The file that is being read."""
+        return self._reader.place
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
@@ -144,6 +158,35 @@ def open_manifest(
     return Manifest(reader.job(output_base or working_dir), reader)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingPlace:
+    """The file that is being read, and the part of it that was read, from 0 to 1; None if that is unknown."""
+
+    name: str
+    share: float | None
+
+
+class ManifestContents:
+    """What the items of a manifest are made of, as hashes. `key` is of all but the rows of the sources."""
+
+    def __init__(self, reader: "_ManifestReader", key: str) -> None:
+        self.key = key
+        self._reader = reader
+
+    @property
+    def sources(self) -> Mapping[str, str] | None:
+        """The hash of each source by its path, once all items have been read.
+
+        None if a source cannot be recognised, such as one at a URL, or if there are warnings.
+        """
+        read = self._reader.read_sources
+        return read.found if read is not None and read.are_known and not self._reader.warnings else None
+
+    def has_sources(self, sources: Mapping[str, str]) -> bool:
+        """Return whether sources have these hashes now, by path. Reads all of them."""
+        return are_as_before(sources)
+
+
 class _ManifestReader:
     """The two passes over one text. `diagnostics` are those of the header."""
 
@@ -156,6 +199,8 @@ class _ManifestReader:
         self._has_items = False
         self._remote = RemoteSources()
         self.warnings: list[Diagnostic] = []
+        self.read_sources: ReadSources | None = None
+        self._reading = ReadSources()
         weakref.finalize(self, self._remote.close)
         self._read_header()
 
@@ -201,10 +246,15 @@ class _ManifestReader:
         pairs = self._header.pairs
         return next((pairs[field][1].start_mark for field in fields if field in pairs), self._header.start_mark)
 
-    def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
-        """Yield the items, then raise `InputError` if there were errors. `warnings` are made anew."""
+    def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem | SimilarItems]:
+        """Yield the items, alone or many at a time, then raise `InputError` if there were errors.
+
+        `warnings` are made anew.
+        """
         diagnostics = self.diagnostics.copy()
         self.warnings = []
+        self.read_sources = None
+        read_sources = self._reading = ReadSources()
         defaults = self._header.pairs.get("defaults")
         images = Images(self._text.folder, self._access)
         unread = UnreadItems()
@@ -224,23 +274,41 @@ class _ManifestReader:
             remote=self._remote,
             warnings=self.warnings,
             unread=unread,
+            read_sources=read_sources,
             access=self._access,
         )
         try:
             with self._text.path.open("rb") as stream:
                 items = self._entries_to_items(TreeReader(stream, diagnostics), context)
-                yield from itertools.islice(items, MAX_ITEMS)
-                if next(items, None) is not None:
-                    reason = f"more than {MAX_ITEMS:,} items"
-                    diagnostics.at_line(diagnostics.entry_line, reason, "split it into several manifests")
+                count = 0
+                for each in items:
+                    count += len(each) if isinstance(each, SimilarItems) else 1
+                    if count > MAX_ITEMS:
+                        reason = f"more than {MAX_ITEMS:,} items"
+                        diagnostics.at_line(diagnostics.entry_line, reason, "split it into several manifests")
+                        break
+                    yield each
         except _READ_ERRORS as error:
             self._report(error, diagnostics)
         if self._version != _version_of(self._text.path):
             diagnostics.at_line(None, "the file changed while it was read", "run the command again")
         if diagnostics:
             raise ItemsInvalid(diagnostics.error(), unread)
+        self.read_sources = read_sources
 
-    def _entries_to_items(self, tree: TreeReader, context: ManifestContext) -> Iterator[LocatedItem]:
+    @property
+    def place(self) -> ReadingPlace:
+        """The file that is being read: a source, or the manifest itself."""
+        if self._reading.current is None:
+            return ReadingPlace(self.diagnostics.file, None)
+        name, source = self._reading.current
+        return ReadingPlace(name, source.share)
+
+    def contents(self, catalogue: Catalogue | None) -> "ManifestContents":
+        """Return what the items are made of."""
+        return ManifestContents(self, key_of(self._text.path, self._text.folder, self._access, catalogue))
+
+    def _entries_to_items(self, tree: TreeReader, context: ManifestContext) -> Iterator[LocatedItem | SimilarItems]:
         if tree.open_root() is None:
             return
         for key in tree.root_keys():
@@ -391,6 +459,14 @@ class _ManifestReader:
                 diagnostics.at_line(None, f"the file cannot be read: {error.strerror or error}")
             case _:
                 pass  # `Unreadable` has its diagnostic already
+
+
+def _one_by_one(items: Iterable[LocatedItem | SimilarItems]) -> Iterator[LocatedItem]:
+    for each in items:
+        if isinstance(each, SimilarItems):
+            yield from each
+        else:
+            yield each
 
 
 def _output_folder(base: Path | str, name: str) -> str:

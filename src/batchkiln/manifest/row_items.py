@@ -4,25 +4,29 @@ import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 from batchkiln.core.errors import Diagnostic
+from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.core.urls import is_url, redacted
+from batchkiln.manifest.contents import HashedSource
 from batchkiln.manifest.file_access import FileAccess
-from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, LocatedItem, ManifestContext
+from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, ManifestContext
 from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of
 from batchkiln.manifest.row_template import ItemTemplate
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
-from batchkiln.manifest.sources import KINDS, Row, Rows, Source, SourceUnreadable, source_for
+from batchkiln.manifest.sources import KINDS, PARQUET, Row, Rows, Source, SourceUnreadable, source_for
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.yaml_reading.diagnostics import InvalidValue, Location, Mark, open_bytes
 from batchkiln.yaml_reading.yaml_tree import MapNode, Node
 
 _ENDINGS: Final = f"one of {', '.join(KINDS)}, or .gz after it (not after parquet)"
+T = TypeVar("T")
+
 _MAX_SHOWN_COUNT: Final = 10**15  # Python does not print numbers of more than 4,300 digits
 
 
-def row_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]:
+def row_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem | SimilarItems]:
     """Yield the items of an entry with `from` or `matrix`. Errors go to the diagnostics."""
     try:
         yield from _source_items(context, entry) if "from" in entry.pairs else _matrix_items(context, entry)
@@ -35,7 +39,7 @@ def _leave_rows(context: ManifestContext) -> None:
     context.unread.has_unnamed = context.diagnostics.is_partial = True
 
 
-def _source_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]:
+def _source_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem | SimilarItems]:
     if "matrix" in entry.pairs:
         mark = entry.pairs["matrix"][0].start_mark
         raise context.invalid(mark, "an entry has `from` or `matrix`, not both", "make it two entries")
@@ -56,21 +60,37 @@ def _source_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedI
 
 def _rows_to_items(
     context: ManifestContext, entry: MapNode, fields: SourceFields, *, source: Source, stream: BinaryIO
-) -> Iterator[LocatedItem]:
+) -> Iterator[LocatedItem | SimilarItems]:
     file = source.shown_name
+    is_packed = source.path.suffix.lower() == ".gz"
+    hashed = HashedSource(stream, None if is_packed else source.path.stat().st_size)
+    context.read_sources.current = file, hashed
     try:
-        rows = Rows(source, stream, context.diagnostics)
+        rows = Rows(source, stream if source.kind == PARQUET else hashed, context.diagnostics)
         columns = None if rows.columns is None else [*rows.columns, "row", "col"]
         defaults = {"prompt": "{{ prompt }}", "id": _literal(f"{source.stem}-") + "{{ row }}"}
         template = ItemTemplate(context, entry, columns, file=file, defaults=defaults)
-        matching = template.matching(rows)
-        if fields.offset or fields.limit is not None:
-            offset = fields.offset or 0
-            matching = itertools.islice(matching, offset, None if fields.limit is None else offset + fields.limit)
-        yield from template.items(_warned_if_empty(context, entry, matching, file))
+        if rows.has_records and template.is_uniform and not fields.offset and fields.limit is None:
+            yield from template.items_of_records(_warned_if_empty(context, entry, rows.records(), file))
+        else:
+            yield from template.items(_matching(context, entry, fields, rows=rows, template=template))
     except SourceUnreadable as error:
         _leave_rows(context)
         context.diagnostics.add(Location(file, error.line, error.column), error.reason, error.remedy)
+    context.read_sources.current = None
+    is_remote = is_url(fields.from_)
+    context.read_sources.add(source.path, None if is_remote else hashed.sha256)
+
+
+def _matching(
+    context: ManifestContext, entry: MapNode, fields: SourceFields, *, rows: Rows, template: ItemTemplate
+) -> Iterator[Row]:
+    """Return the rows of a source that `where`, `offset` and `limit` leave."""
+    matching = template.matching(rows)
+    if fields.offset or fields.limit is not None:
+        offset = fields.offset or 0
+        matching = itertools.islice(matching, offset, None if fields.limit is None else offset + fields.limit)
+    return _warned_if_empty(context, entry, matching, rows.file)
 
 
 def _source(context: ManifestContext, name: str, node: Node) -> Source:
@@ -144,7 +164,7 @@ def _matrix_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedI
     yield from template.items(_warned_if_empty(context, entry, template.matching(rows), "the matrix"))
 
 
-def _warned_if_empty(context: ManifestContext, entry: MapNode, rows: Iterator[Row], what: str) -> Iterator[Row]:
+def _warned_if_empty(context: ManifestContext, entry: MapNode, rows: Iterator[T], what: str) -> Iterator[T]:
     """Return the rows that are left of an entry's; without any, add a warning, because they make no item."""
     first = next(rows, None)
     if first is not None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from batchkiln.core.catalog_checks import PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec, SourceRef
+from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.manifest.inline_items import (
     InvalidEntry,
-    LocatedItem,
     ManifestContext,
     check_repeat,
     file_name_for,
@@ -27,8 +27,9 @@ from batchkiln.manifest.settings import (
     canonical,
     describe,
 )
-from batchkiln.manifest.sources import Row
+from batchkiln.manifest.sources import Records, Row
 from batchkiln.manifest.templates import Condition, Template, TemplateFailed, compile_condition, compile_template
+from batchkiln.manifest.uniform_rows import UniformTemplate
 from batchkiln.manifest.validation import checked_id, checked_prompt, suggestion
 from batchkiln.yaml_reading.diagnostics import InvalidValue, Location, Remedy
 from batchkiln.yaml_reading.yaml_parser import ScalarEvent
@@ -92,6 +93,7 @@ class ItemTemplate:
         names = [name for name, _ in self._metadata] if self._columns is not None and is_listed else []
         self._columns_kept = tuple(names) if self._is_valid and len(names) > 1 else ()
         self._get_columns = operator.itemgetter(*self._columns_kept) if self._columns_kept else None
+        self._has_columns_alone = is_listed or not self._metadata
         self._repeat = read_repeat(context, entry)
         self._settings_fields = list(self._find_settings_fields())
         self._cache: dict[tuple[str, ...], ResolvedSettings | None] = {}
@@ -106,6 +108,7 @@ class ItemTemplate:
         self._fixed_settings = resolve(entry, len(self._fixed_inputs or ())) if is_fixed else None
         if is_fixed and self._fixed_settings is None:
             raise InvalidEntry
+        self._uniform = self._uniform_template(columns)
 
     def matching(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows for which `where` holds, with all variables."""
@@ -169,6 +172,55 @@ class ItemTemplate:
             and self._get_columns is not None
             and not self._context.pattern_fields
         )
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all rows of a table can be made into items by columns, apart from rows with uncertain texts."""
+        return self._uniform is not None
+
+    def items_of_records(self, portions: Iterable[Records]) -> Iterator[LocatedItem | SimilarItems]:
+        """Yield the items of the rows of a table, if the template `is_uniform`. See `items`."""
+        settings, uniform = self._fixed_settings, self._uniform
+        assert settings is not None
+        assert uniform is not None
+        series = object() if uniform.has_numbered_names else None
+        for portion in portions:
+            found = uniform.texts_of(portion)
+            if found is None:
+                rows = zip(portion.lines, portion.numbers, zip(*portion.columns, strict=True), strict=True)
+                yield from self.items(
+                    self.matching((line, number, dict(zip(uniform.columns, row))) for line, number, row in rows)  # noqa: B905  as long
+                )
+                continue
+            names, prompts, metadata = found
+            yield SimilarItems(
+                file=self._file,
+                lines=portion.lines,
+                names=names,
+                prompts=prompts,
+                metadata=metadata,
+                recipe=settings.recipe,
+                inputs=self._fixed_inputs or (),
+                priority=settings.priority,
+                needs_review=settings.review,
+                objections=settings.objections,
+                series=series,
+            )
+
+    def _uniform_template(self, columns: list[str] | None) -> UniformTemplate | None:
+        """Return the template by columns, if prompt and id are of texts and variables; else None."""
+        prompt, name = self._prompt.template.parts, self._id.template.parts
+        settings = self._fixed_settings
+        if columns is None or prompt is None or name is None or settings is None or not self._has_columns_alone:
+            return None
+        is_alike = settings.variants is None and self._repeat is None and not self._context.pattern_fields
+        if not is_alike or self._condition is not None or self._uses_col:
+            return None
+        limit = settings.prompt_limit
+        longest = MAX_PROMPT_LENGTH if limit is None else min(limit // 4, MAX_PROMPT_LENGTH)
+        defaults = self._context.settings.default_metadata
+        kept = [name for name, _ in self._metadata]
+        return UniformTemplate.of(columns[:-2], prompt, name, kept, defaults, longest=longest)
 
     def _plain_items(self, rows: Iterable[Row]) -> Iterator[LocatedItem]:
         """Yield the items of the rows in less time than `_items_of`, which handles all uncertain rows."""

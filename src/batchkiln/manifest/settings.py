@@ -26,6 +26,7 @@ _MAX_CACHED: Final = 10_000
 _MAX_WITH_OBJECTIONS: Final = 1_000
 _MAX_FLAT_PAIRS: Final = 200  # as for `Metadata`
 _MAX_NAME_LENGTH: Final = 1000  # as for `Text`
+_FILE_WORDS: Final = ("file", "path", "image", "url", "src")  # what people write before the name of a file
 _IMAGE_ONLY: Final = ("output_format", "google_search")  # Service section 2.2
 
 Pairs = dict[str, tuple[ScalarEvent, Node]]
@@ -132,6 +133,10 @@ class SettingsReader:
 
     def source_ref(self, node: MapNode, place: int) -> SourceRef | None:
         """Return an input that another item makes; None after adding diagnostics."""
+        if "item" not in node.pairs and (word := next((name for name in node.pairs if name in _FILE_WORDS), None)):
+            reason = f"`inputs[{place}]`: a file is given by its name alone, without `{word}:`"
+            self._diagnostics.at(node.start_mark, reason, f"write `inputs: [{_file_in(node.pairs[word][1])}]`")
+            return None
         found = check(SourceInput, node, self._diagnostics, prefix=f"inputs[{place}]")
         if found is None:
             return None
@@ -310,6 +315,10 @@ def fingerprint(node: Node) -> object:
     if isinstance(node, SeqNode):
         return ("list", *map(fingerprint, node.items))
     return node.value, node.implicit[0], node.tag
+
+
+def _file_in(node: Node) -> str:
+    return quoted(node.value) if isinstance(node, ScalarEvent) and node.value else "images/owl.png"
 
 
 def _mark_of(merged: MapNode, name: str) -> Mark:

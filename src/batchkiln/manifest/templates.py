@@ -60,12 +60,23 @@ class TemplateFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Variable:
+    """A bare variable of a template."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Template:
-    """A compiled text. `names` are the variables that it always needs. `render` raises `TemplateFailed`."""
+    """A compiled text. `names` are the variables that it always needs. `render` raises `TemplateFailed`.
+
+    `parts` are the texts and the variables of a template that has nothing else.
+    """
 
     names: frozenset[str]
     render: Render
     is_constant: bool = False
+    parts: tuple[str | Variable, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +162,9 @@ def _compiled(text: str) -> Template | TemplateFailed:
         return TemplateFailed(f"a template of {len(text):,} characters; at most {MAX_TEMPLATE_LENGTH:,}")
     try:
         tree = _ENVIRONMENT.parse(text)
-        return Template(_checked_names(tree), _fast_renderer(tree) or _renderer(tree))
+        names = _checked_names(tree)
+        parts = _parts(tree)
+        return Template(names, _renderer(tree) if parts is None else _fast_renderer(parts), parts=parts)
     except _FAILURES as error:
         return _failed(error)
 
@@ -233,17 +246,27 @@ def _renderer(tree: nodes.Template) -> Render:
     return render
 
 
-def _fast_renderer(tree: nodes.Template) -> Render | None:
-    """Return a faster function for a template of text and bare variables; None for any other template."""
+def _parts(tree: nodes.Template) -> tuple[str | Variable, ...] | None:
+    """Return the texts and the variables of a template that has nothing else; None for any other template."""
     parts = [part for output in tree.body for part in getattr(output, "nodes", [None])]
     if not all(isinstance(part, (nodes.TemplateData, nodes.Name)) for part in parts):
         return None
-    names = [part.name for part in parts if isinstance(part, nodes.Name)]
-    texts = [part.data if isinstance(part, nodes.TemplateData) else None for part in parts]
+    return tuple(part.data if isinstance(part, nodes.TemplateData) else Variable(part.name) for part in parts)
+
+
+def pattern_of(parts: Iterable[str | Variable]) -> str:
+    """Return a pattern for the operator `%`, which takes the values of the variables."""
+    return "".join("%s" if isinstance(part, Variable) else part.replace("%", "%%") for part in parts)
+
+
+def _fast_renderer(parts: tuple[str | Variable, ...]) -> Render:
+    """Return a function for a template of texts and variables that is faster than Jinja's."""
+    names = [part.name for part in parts if isinstance(part, Variable)]
     if len(names) == 1:
+        texts = [part if isinstance(part, str) else None for part in parts]
         at = texts.index(None)
         return _single_renderer("".join(filter(None, texts[:at])), names[0], "".join(filter(None, texts[at:])))
-    pattern = "".join("%s" if text is None else text.replace("%", "%%") for text in texts)
+    pattern = pattern_of(parts)
 
     def render(variables: Variables) -> str:
         values = [value if type(value := variables.get(name)) is str else _lookup(variables, name) for name in names]

@@ -8,7 +8,13 @@ from math import inf
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.apply_manifests import ReadManifest, read_manifest, refuse_second_of_job, with_catalogue
+from batchkiln.api.apply_manifests import (
+    ReadManifest,
+    read_manifest,
+    refuse_second_of_job,
+    watched_items,
+    with_catalogue,
+)
 from batchkiln.api.service_clients import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
@@ -326,7 +332,7 @@ def _compare_manifests(
         with errors.collected():
             planned = reader.plans.compare(
                 manifest.job,
-                manifest.items(each.catalogue),
+                watched_items(app, each),
                 profile=profile.name,
                 account=(manifest.job.accounts or profile.account_names)[0],
                 day=profile.day.start_of(times[profile.name]),
@@ -334,6 +340,7 @@ def _compare_manifests(
                 diagnostic_at=manifest.diagnostic_at,
                 selection=selection,
                 show=show,
+                contents=manifest.contents(each.catalogue),
             )
             manifests.append(replace(planned, without_rows=manifest.warnings))
         earlier = (*earlier, manifest.job.name)

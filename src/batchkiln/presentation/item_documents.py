@@ -95,7 +95,7 @@ def item_fields(item: "ItemSummary") -> ItemFields:
         "credits": item.credits,
         "outputs": [output_document(output) for output in item.outputs] if item.outputs else [],
         "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
-        "metadata": dict(item.metadata),
+        "metadata": cast("dict[str, Any]", item.metadata),
         "version": item.version,
         "group": item.group,
         "verdict": item.verdict,
@@ -105,10 +105,9 @@ def item_fields(item: "ItemSummary") -> ItemFields:
 
 def item_document(item: "ItemSummary") -> ItemDocument:
     """Return an item as `items --json` prints it."""
-    return {
-        **item_fields(item),
-        "waits_for": [_source_document(source) for source in item.sources if source.is_open] if item.sources else [],
-    }
+    document = cast("ItemDocument", item_fields(item))
+    document["waits_for"] = [_source_document(source) for source in item.sources if source.is_open]
+    return document
 
 
 def output_document(output: "OutputSummary") -> OutputDocument:

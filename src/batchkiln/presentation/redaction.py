@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
+from batchkiln.core.secret_texts import mask_keys
 
 _PATH: Final = re.compile(r"(?<![\w:/.~])(?:~|/[^\s/'\"<>|,;]+)(?:/[^\s/'\"<>|,;]+)*/([^\s/'\"<>|,;]+)")
 _LINK: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>]+", re.IGNORECASE)
@@ -30,13 +31,6 @@ def known_keys(config: Config, profile_name: str) -> tuple[str, ...]:
         with suppress(InputError):  # an API key that cannot be read cannot leak
             found += replace(profile, accounts=(replace(account, keys=sources),)).keys(account.name)
     return tuple(found)
-
-
-def mask_keys(text: str, keys: Sequence[str]) -> str:
-    """Replace API keys in a text by `[key]`."""
-    for key in keys:
-        text = text.replace(key, "[key]")
-    return text
 
 
 def strip_folders(text: str) -> str:

@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
-from typing import BinaryIO, Final, Literal, NamedTuple, TypeVar
+from typing import BinaryIO, Final, Literal, NamedTuple, TypeVar, get_args
 
 from batchkiln.api import queue as api_queue
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.exporting import checked_splits, export_job
 from batchkiln.api.item_selection import ItemSelection, Verdicts, member_of
-from batchkiln.api.queue import manifest_source
+from batchkiln.api.queue import apply_options, manifest_source
 from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Profile
@@ -28,6 +27,7 @@ from batchkiln.manifest.typed_fields import Manifest
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.queue_access import open_access
+from batchkiln.python.words import in_python_words
 from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
 from batchkiln.reports.report_writer import WrittenReport
 from batchkiln.store import ApplyOptions, Filter, OnChange, Store
@@ -69,13 +69,14 @@ class Queue(api_queue.Queue):
             warnings.extend(read.warnings)
             return read.catalogue
 
-        (applied,) = await self.apply(
-            [path],
-            options=options,
-            stdin=stdin,
-            stdin_name=stdin_name,
-            catalogue_of=None if no_catalogue else catalogue_of,
-        )
+        with in_python_words():
+            (applied,) = await self.apply(
+                [path],
+                options=options,
+                stdin=stdin,
+                stdin_name=stdin_name,
+                catalogue_of=None if no_catalogue else catalogue_of,
+            )
         return replace(applied, report=replace(applied.report, warnings=(*warnings, *applied.report.warnings)))
 
     async def _catalogue(self, profile: Profile, account: str) -> _CatalogueRead:
@@ -104,9 +105,10 @@ class Queue(api_queue.Queue):
         `InputError` with all mistakes.
         """
         path, stream, name = manifest_source(manifest)
-        options = ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
-        async with open_access(self.app) as access:
-            return await make_plan(access, [path], options=options, stdin=stream, stdin_name=name)
+        options = apply_options(on_change, prune=prune, allow_duplicates=allow_duplicates)
+        with in_python_words():
+            async with open_access(self.app) as access:
+                return await make_plan(access, [path], options=options, stdin=stream, stdin_name=name)
 
     async def rehearse(
         self,
@@ -125,7 +127,7 @@ class Queue(api_queue.Queue):
         that reviews keep, from 0 to 1. The queue, the outputs and the account stay unchanged. Canceling ends the
         rehearsal. Raise `InputError` with all mistakes.
         """
-        if faults not in {"none", "mild", "rough"} or not 0 <= kept <= 1:
+        if faults not in {"none", "mild", "rough"} or not _is_share(kept):
             raise InputError("faults must be none, mild or rough, and kept a share from 0 to 1; nothing was rehearsed")
         path, stream, name = manifest_source(manifest)
 
@@ -141,7 +143,8 @@ class Queue(api_queue.Queue):
             except KeyboardInterrupt:
                 raise _RehearsalStopped from None
 
-        return await _in_thread(play)
+        with in_python_words():
+            return await _in_thread(play)
 
     async def export(
         self,
@@ -161,7 +164,10 @@ class Queue(api_queue.Queue):
         person kept, dropped or did not review. Media are linked or copied, never moved. Outputs that are missing or
         changed are in the result's `left_out`. Raise `InputError` for an unknown job or a wrong option.
         """
-        place = os.fspath(to) if to is not None else f"exports/{job}/{format}"
+        place = _path_of(to) if to is not None else f"exports/{job}/{format}"
+        if splits is not None and not isinstance(splits, Mapping):
+            raise InputError(f"splits must be a mapping of names to shares, not {splits!r}; nothing was written")
+        wanted = Filter(verdict=_checked_verdict(verdict))
         try:
             options = ExportOptions(
                 member_of(Format, format, "format"),
@@ -175,9 +181,7 @@ class Queue(api_queue.Queue):
             raise InputError(f"{error}; nothing was written") from error
         stop = threading.Event()
         async with open_reader(self.app.queue) as reader:
-            work = asyncio.ensure_future(
-                reader.read_in_pages(export_job, job, options, stop, wanted=Filter(verdict=verdict))
-            )
+            work = asyncio.ensure_future(reader.read_in_pages(export_job, job, options, stop, wanted=wanted))
             return await _result_of(work, stop)
 
     async def report(
@@ -195,10 +199,31 @@ class Queue(api_queue.Queue):
         """
         from batchkiln.api.reporting import ReportOptions, write_report  # noqa: PLC0415  it draws pictures
 
-        target = self.app.working_dir / Path(to or f"{job}-report.html")
-        options = ReportOptions(target, page_size, ItemSelection(wanted=Filter(verdict=verdict)))
+        target = self.app.working_dir / (_path_of(to) if to else f"{job}-report.html")
+        if page_size is not None and not isinstance(page_size, int):
+            raise InputError(f"page_size must be a number of items, not {page_size!r}; nothing was written")
+        options = ReportOptions(target, page_size, ItemSelection(wanted=Filter(verdict=_checked_verdict(verdict))))
         async with open_reader(self.app.queue) as reader:
             return await write_report(reader, self.app.config, job, options)
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= 1
+
+
+def _path_of(given: object) -> str:
+    """Return a path or a URL as text. Raise `InputError` for anything else."""
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"to must be a path, not {type(given).__name__}; nothing was written")
+    return os.fspath(given)
+
+
+def _checked_verdict(verdict: Verdicts | None) -> Verdicts | None:
+    """Return a verdict. Raise `InputError` for an unknown one, which no item has."""
+    if verdict is not None and verdict not in get_args(Verdicts):
+        known = ", ".join(get_args(Verdicts))
+        raise InputError(f"verdict must be one of {known}, not {verdict!r}; nothing was written")
+    return verdict
 
 
 async def _in_thread(work: Callable[[threading.Event], T]) -> T:

@@ -86,20 +86,27 @@ def open_queue(
 ) -> OpeningQueue:
     """Return a context manager for `async with` that opens a queue, and creates it if it does not exist.
 
-    `config` is a configuration file or its content; without it, the rules of the commands apply. `profile` takes
-    precedence over a manifest's profile. Outputs and inputs are relative to `working_dir`, by default the current
-    folder.
+    The folder of a new queue is made, if the folder around it is there. `config` is a configuration file or its
+    content; without it, the rules of the commands apply. `profile` takes precedence over a manifest's profile. Outputs
+    and inputs are relative to `working_dir`, by default the current folder.
 
-    Raise `InputError` for an invalid configuration, and `QueueUnusable` or `QueueBusy` if the queue cannot be opened.
+    Raise `InputError` for an invalid configuration or place, and `QueueUnusable` or `QueueBusy` if the queue cannot be
+    opened.
     """
     use_standard_logging()
+    location = _location(path)
+    if isinstance(location, Path) and not location.absolute().parent.parent.is_dir():  # one new folder is made
+        folder = location.absolute().parent.parent
+        raise InputError(f"{location}: there is no folder {folder}; nothing was made. Make it, or correct the path")
     app = AppContext(
-        queue=_location(path),
+        queue=location,
         config=_config(config),
         profile=profile,
         working_dir=Path(working_dir or ".").absolute(),
     )
     if profile is not None:
+        if not isinstance(profile, str):
+            raise InputError(f"profile must be the name of one, not {type(profile).__name__}; nothing was made")
         app.config.profile(profile)
     return OpeningQueue(app)
 
@@ -119,6 +126,8 @@ def open_queue_sync(
 
 
 def _location(path: str | os.PathLike[str]) -> QueueLocation:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"a queue is a path, or the URL of a database, not {type(path).__name__}; nothing was made")
     location = parse_location(path) if isinstance(path, str) else Path(path)
     return queue_path(location) if isinstance(location, Path) else location
 
@@ -132,8 +141,10 @@ def _config(given: AnyConfig) -> Config:
         case None:
             named = os.environ.get("BATCHKILN_CONFIG")
             return load_config(Path(named) if named else None, os.environ)
-        case _:
+        case str() | os.PathLike():
             return load_config(Path(given), os.environ)
+        case _:
+            raise InputError(f"config must be a path or a mapping, not {type(given).__name__}; nothing was made")
 
 
 def _name_as_documented() -> None:

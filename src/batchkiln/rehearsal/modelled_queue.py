@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from batchkiln.core.account_view import KEPT_FOR_POLLS
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.job import Recipe
-from batchkiln.core.queue_types import Candidate, Kind, Viewpoint
+from batchkiln.core.queue_types import Candidate, Kind
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.request import request_body
 from batchkiln.core.responses import ErrorInfo
@@ -102,7 +102,7 @@ class ModelledItem:
 
 
 class ModelledQueue:
-    """All items of some jobs."""
+    """All items of some jobs, which one account starts."""
 
     def __init__(self, jobs: Sequence[QueuedJob]) -> None:
         """Take jobs of which each is plain."""
@@ -137,21 +137,13 @@ class ModelledQueue:
     # --- what the planner reads ---
 
     @property
-    def is_limited(self) -> bool:
-        """Whether what one account does may let another one begin."""
-        return any(state.is_limited for state in self._jobs)
+    def account(self) -> str | None:
+        """The account that all jobs name; None for the profile's first one."""
+        return next((name for state in self._jobs for name in state.job.accounts), None)
 
-    def accounts(self, first: str) -> list[str]:
-        """Return the accounts that have work, in the order in which they begin; `first` is the profile's first one."""
-        return list(dict.fromkeys(name for state in self._jobs for name in state.job.accounts or (first,)))
-
-    def candidates(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> tuple[Candidate, ...]:
-        """Return the next item of each job and recipe that an account may begin."""
-        return tuple(
-            group.view(self._prices.get(group.kind.price_key), days)
-            for group in self._ordered
-            if group.heads and viewpoint.takes(group.state.job.accounts)
-        )
+    def candidates(self, days: Sequence[datetime]) -> tuple[Candidate, ...]:
+        """Return the next item of each job and recipe."""
+        return tuple(group.view(self._prices.get(group.kind.price_key), days) for group in self._ordered if group.heads)
 
     def is_last(self, candidate: Candidate) -> bool:
         """Return whether no item of its job and recipe is queued behind a candidate."""

@@ -77,6 +77,7 @@ from .location import (
     QueueLocation as QueueLocation,
     hide_passwords as hide_passwords,
     local_path as local_path,
+    make_local_folder as make_local_folder,
     parse_location as parse_location,
 )
 from .lock import (

@@ -15,10 +15,19 @@ from typing import Final, Literal
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec
+from batchkiln.core.located_items import SimilarItems
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import Event, ItemState
+from batchkiln.store.applied_contents import Applied, AppliedContents, Contents, EqualRequests
 from batchkiln.store.diff import Difference, DiffKind, all_differences, apply_change, differences_after
-from batchkiln.store.identity import SameRequest, adopt_old_ids, find_paid_before, new_job_detail, paid_before
+from batchkiln.store.identity import (
+    SameRequest,
+    adopt_old_ids,
+    equal_requests,
+    find_paid_before,
+    new_job_detail,
+    paid_before,
+)
 from batchkiln.store.notification_cursor import remember_audience
 from batchkiln.store.session import Session, transaction
 from batchkiln.store.shared_paths import stored_dir
@@ -115,35 +124,47 @@ class ApplyReport(Shown):
 def apply_manifest(
     connection: Session,
     spec: JobSpec,
-    placed: Iterable[Placed],
+    placed: Iterable[Placed | SimilarItems],
     *,
     profile: str,
     now: int,
     options: ApplyOptions,
     diagnostic_at: DiagnosticAt,
+    contents: Contents | None = None,
+    on_stored: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> ApplyReport:
     """Add, keep and update a job's items as the manifest says. For `Store.run`: it opens its own transactions.
 
-    `profile` is the resolved one; `now` is milliseconds of service time. Raise one `InputError` with all mistakes,
+    `profile` is the resolved one; `now` is milliseconds of service time. With `contents`, an unchanged manifest is
+    recognised without reading `placed`. `on_stored` is called with the number of new items stored so far, and of all.
+    Raise one `InputError` with all mistakes,
     including those that reading `placed` raises at its end; then nothing is enqueued.
     """
     with compared(
-        connection, spec, placed, profile=profile, now=now, options=options, diagnostic_at=diagnostic_at
+        connection,
+        spec,
+        placed,
+        profile=profile,
+        now=now,
+        options=options,
+        diagnostic_at=diagnostic_at,
+        contents=contents,
     ) as application:
-        return application.report if options.dry_run else application.store(application.report)
+        return application.report if options.dry_run else application.store(application.report, on_stored)
 
 
 @contextmanager
 def compared(
     connection: Session,
     spec: JobSpec,
-    placed: Iterable[Placed],
+    placed: Iterable[Placed | SimilarItems],
     *,
     profile: str,
     now: int,
     options: ApplyOptions,
     diagnostic_at: DiagnosticAt,
     observe: Callable[[Difference], None] = lambda _: None,
+    contents: Contents | None = None,
 ) -> Iterator["ManifestApplication"]:
     """Yield a staged manifest, compared with its job. The staging lasts as long as the context.
 
@@ -151,15 +172,20 @@ def compared(
     item, after the pending transitions are staged.
     """
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
-        mistakes = staging.fill(placed)
-        application = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
+        applied = AppliedContents(connection, spec, profile, contents)
+        unchanged = applied.unchanged()
+        are_all_new = not options.dry_run and applied.is_new_job
+        mistakes = [] if unchanged else staging.fill(placed, are_all_new=are_all_new)
+        application = ManifestApplication(
+            connection, staging, applied, unchanged, spec=spec, profile=profile, now=now, options=options
+        )
         mistakes += staging.duplicates(diagnostic_at)
         mistakes += staging.collisions(diagnostic_at)
         mistakes += application.profile_mistakes()
         mistakes += application.variant_mistakes(diagnostic_at)
         mistakes += application.reference_mistakes(diagnostic_at)
-        mistakes += application.disagreement(staging.digest) if not mistakes else []
-        application.report = replace(application.compare(diagnostic_at, observe), digest=staging.digest)
+        mistakes += application.disagreement() if not mistakes else []
+        application.report = replace(application.compare(diagnostic_at, observe), digest=application.digest)
         mistakes += application.mistakes
         objected, warnings = staging.objected(application.report.job_id, diagnostic_at)
         mistakes += objected
@@ -188,18 +214,25 @@ class ManifestApplication:
         self,
         connection: Session,
         staging: Staging,
+        applied: AppliedContents,
+        unchanged: Applied | None,
         *,
         spec: JobSpec,
         profile: str,
         now: int,
         options: ApplyOptions,
     ) -> None:
-        """Find the job, and the ids that its items had in earlier versions. Nothing is compared yet."""
+        """Find the job, and the ids that its items had in earlier versions. Nothing is compared yet.
+
+        An `unchanged` manifest has an empty staging: no item is new, and none differs.
+        """
         self.mistakes: list[Diagnostic] = []
         self.omitted = 0
         self.report = ApplyReport(job_id=None)
         self._connection = connection
         self._staging = staging
+        self._applied = applied
+        self._unchanged = unchanged
         self._spec = spec
         self._profile = profile
         self._now = now
@@ -243,9 +276,18 @@ class ManifestApplication:
         self.omitted += references.omitted
         return found
 
-    def disagreement(self, digest: str) -> list[Diagnostic]:
+    @property
+    def digest(self) -> str:
+        """A hash of the manifest's whole content, images included."""
+        return self._staging.digest if self._unchanged is None else self._unchanged.digest
+
+    def equal_requests(self) -> EqualRequests:
+        """Return how many items repeat the request of an earlier one, and the first such pairs."""
+        return equal_requests(self._connection) if self._unchanged is None else self._unchanged.equal_requests
+
+    def disagreement(self) -> list[Diagnostic]:
         """Return an error if the manifest, its rows or its images changed after a person confirmed them."""
-        if self._options.agreed in {None, digest}:
+        if self._options.agreed in {None, self.digest}:
             return []
         reason = "the manifest, its rows or its images changed after the cost was shown; nothing was enqueued"
         remedy = "run the same command again to see the new cost"
@@ -254,13 +296,17 @@ class ManifestApplication:
     def compare(self, diagnostic_at: DiagnosticAt, observe: Callable[[Difference], None]) -> ApplyReport:
         """Compute the report without changing the queue; add errors to `mistakes`."""
         if self._job_id is None:
-            self._connection.execute(query("find_all_fresh"))
-            return ApplyReport(job_id=None, new=self._one("count_fresh"))
+            if self._staging.references:
+                self._connection.execute(query("find_all_fresh"))
+            else:  # which is faster than a table
+                self._connection.execute(query("forget_fresh"))
+                self._connection.execute(query("view_all_as_fresh"))
+            return ApplyReport(job_id=None, new=self._staging.staged)
         self._connection.execute(query("find_differences"), self._settings())
         self._staging.references.add_differences()
         self._connection.execute(query("find_fresh"))
         fresh = self._one("count_fresh")
-        known = self._one("count_placed") - fresh
+        known = self._unchanged.items if self._unchanged else self._one("count_placed") - fresh
         report = self._count_pending(ApplyReport(job_id=self._job_id, new=fresh, known=known))
         if fresh:
             has_references = bool(self._staging.references)
@@ -334,21 +380,30 @@ class ManifestApplication:
         requeued, pruned = self._connection.execute(query("count_pending")).fetchone()
         return replace(report, requeued=requeued, missing=missing, pruned=pruned)
 
-    def store(self, report: ApplyReport) -> ApplyReport:
+    def store(
+        self, report: ApplyReport, on_stored: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> ApplyReport:
         """Write the changes in several transactions, and return the report of the changes made.
 
         An item that was sent after the comparison stays unchanged and is reported.
         """
         job_id = self._job_id = self._store_job()
-        report = replace(report, job_id=job_id, new=self._insert_fresh(report.new))  # they may be sources of known ones
+        report = replace(
+            report, job_id=job_id, new=self._insert_fresh(report.new, on_stored)
+        )  # they may be sources of known ones
         report = self._take_over_all(report)
-        if report.known:
+        if report.known and not self._unchanged:
             self._change_choices(job_id)
         report = self._apply_pending(report)
+        applied = self._unchanged or self._applied.as_staged(
+            job_id, new=report.new, known=report.known, digest=self.digest
+        )
         with transaction(self._connection):
             counts = {name: getattr(report, name) for name in _COUNTED}
             detail = counts | {"items": self._one("job_items"), "manifest": self._spec.manifest_path}
             log_job_event(self._connection, "manifest_applied", job_id=job_id, now=self._now, detail=detail)
+            if applied is not None:
+                self._applied.record(job_id, applied)
         return report
 
     def _store_job(self) -> int:
@@ -357,10 +412,12 @@ class ManifestApplication:
             remember_audience(self._connection, self._spec.name, self._spec.notify)
             if found is not None:
                 self._job_id = found[0]
+                self._applied.forget(found[0])
                 self._connection.execute(query("update_job"), self._settings())
                 self._staging.variants.insert_groups(found[0])
                 return int(found[0])
             job_id: int = self._connection.execute(query("insert_job"), self._settings()).fetchone()[0]
+            self._applied.forget(job_id)
             self._staging.variants.insert_groups(job_id)
             detail = new_job_detail(self._spec.manifest_path, has_old_ids=self._has_old_ids)
             log_job_event(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
@@ -373,6 +430,7 @@ class ManifestApplication:
         seq, is_over = 0, False
         while not is_over:
             with transaction(self._connection):
+                self._forget_contents()
                 page = differences_after(
                     self._connection, seq, MOVES_AT_ONCE, profile=self._profile, may_redo=self._may_redo
                 )
@@ -397,7 +455,12 @@ class ManifestApplication:
         item_id: int | None = 0
         while item_id is not None:
             with transaction(self._connection):
+                self._forget_contents()
                 item_id = self._staging.variants.change_page(job_id, item_id, self._now)
+
+    def _forget_contents(self) -> None:
+        if self._job_id is not None:
+            self._applied.forget(self._job_id)
 
     def _stage_pending(self, event: Event) -> None:
         self._connection.execute(_of_kind("stage_transitions", event), self._settings() | {"event": event})
@@ -429,7 +492,7 @@ class ManifestApplication:
         transition_all(self._connection, found, expected=_PENDING[event][0], event=event, now=self._now)
         return len(found)
 
-    def _insert_fresh(self, count: int) -> int:
+    def _insert_fresh(self, count: int, on_stored: Callable[[int, int], None]) -> int:
         """Insert the new items with their counters, in chunks; return their number."""
         inserted = 0
         references, job_id = self._staging.references, self._job_id or 0
@@ -437,13 +500,15 @@ class ManifestApplication:
         for after in range(0, count, ITEMS_AT_ONCE):
             upto = min(after + ITEMS_AT_ONCE, count)
             with transaction(self._connection):
+                self._forget_contents()
                 params = {"job_id": self._job_id, "next_position": self._one("job_items"), "after": after, "upto": upto}
                 last_id = self._one("last_item_id")
                 inserted += self._connection.execute(query("insert_items"), params).rowcount
                 self._staging.variants.attach_fresh(self._job_id or 0, last_id)
-                self._connection.execute(query("count_in_items"), {"last_id": last_id})
+                self._connection.execute(query("count_in_items"), {"job_id": self._job_id, "last_id": last_id})
                 self._connection.execute(query("advance_job"), {"job_id": self._job_id, "n": upto - after})
                 references.link_fresh(job_id, after=after, upto=upto, last_id=last_id, now=self._now)
+            on_stored(upto, count)
         return inserted
 
     def _one(self, name: str) -> int:

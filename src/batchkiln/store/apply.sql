@@ -40,6 +40,12 @@ INSERT INTO staging.fresh (seq) SELECT seq FROM staging.difference WHERE item_id
 -- name: find_all_fresh
 INSERT INTO staging.fresh (seq) SELECT seq FROM staging.placed ORDER BY seq;
 
+-- name: forget_fresh
+DROP TABLE staging.fresh;
+
+-- name: view_all_as_fresh  (the numbers of staged items have no gaps unless some have mistakes)
+CREATE VIEW staging.fresh AS SELECT seq AS rank, seq FROM placed;
+
 -- name: count_fresh
 SELECT count(*) FROM staging.fresh;
 
@@ -106,10 +112,13 @@ WHERE f.rank > :after AND f.rank <= :upto
 ORDER BY f.rank
 ON CONFLICT (job_id, name) DO NOTHING;
 
--- name: count_in_items
+-- name: count_in_items  (grouped by two numbers: a text would take twice as long)
 INSERT INTO rest_tally (job_id, recipe_id, state, n)
-SELECT job_id, recipe_id, CASE WHEN open_inputs > 0 THEN 'waiting' ELSE 'queued' END AS word, count(*)
-FROM item WHERE id > :last_id GROUP BY job_id, recipe_id, word
+SELECT :job_id, recipe_id, CASE WHEN is_waiting = 1 THEN 'waiting' ELSE 'queued' END, n
+FROM (
+    SELECT recipe_id, CASE WHEN open_inputs > 0 THEN 1 ELSE 0 END AS is_waiting, count(*) AS n
+    FROM item WHERE id > :last_id GROUP BY recipe_id, is_waiting) AS counted
+WHERE true
 ON CONFLICT (job_id, state, recipe_id) DO UPDATE SET n = rest_tally.n + excluded.n;
 
 -- name: advance_job

@@ -53,7 +53,7 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
         raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
     work = _Commit(connection, before, facts, now, day_of)
     settled, state = work.apply(outcome, start)
-    if state in FINAL_STATES and queue_lost(connection, now, before["item_id"]):
+    if state in FINAL_STATES and before["has_lost"] and queue_lost(connection, now, before["item_id"]):
         state = ItemState.QUEUED
     return Committed(
         settled,

@@ -1,5 +1,5 @@
--- name: select_attempt
-SELECT * FROM attempt WHERE id = :attempt_id;
+-- name: select_attempt -- and whether the queue has lost any, as a restored copy may have
+SELECT attempt.*, EXISTS (SELECT 1 FROM lost_attempt) AS has_lost FROM attempt WHERE id = :attempt_id;
 
 -- name: count_answer
 UPDATE attempt SET answers = answers + :answered, contact_at = coalesce(:contact_at, contact_at)

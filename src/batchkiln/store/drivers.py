@@ -1,9 +1,9 @@
 """The choice of the database driver for a queue. Each driver is imported on first use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchkiln.store.location import DatabaseUrl, QueueLocation
 from batchkiln.store.session import CopySession, Session, StagingSession
@@ -99,3 +99,13 @@ def staging(session: Session) -> AbstractContextManager[None]:
     from batchkiln.store.sqlite.staging_file import staging_file
 
     return staging_file(session)
+
+
+def insert_many(session: Session, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows into a table of the staging. The statement ends with `VALUES (?, …)`, for one row."""
+    if isinstance(session, StagingSession):
+        session.executemany(statement, rows)
+        return
+    from batchkiln.store.sqlite.staging_file import insert_many as into_file
+
+    into_file(session, statement, rows)

@@ -34,6 +34,16 @@ class SameRequest:
     state: ItemState
 
 
+def may_have_old_ids(connection: Session, job_id: int | None, job: str) -> bool:
+    """Return whether items of a job may have the default ids of an earlier version."""
+    if _has_lost(connection, job):
+        return True
+    if job_id is None:
+        return False
+    first = next(iter(_manifests(connection, job_id)), None)
+    return first is None or first.get(_IDS) != _BY_POSITION
+
+
 def adopt_old_ids(connection: Session, *, job_id: int | None, job: str, manifest_path: str) -> bool:
     """Give staged items the default ids that an earlier version gave them; return whether that may happen again.
 
@@ -41,20 +51,26 @@ def adopt_old_ids(connection: Session, *, job_id: int | None, job: str, manifest
     the name of this file, as before, and those from other names that the manifest had, where the request is equal.
     An item whose new id is already in the job keeps the new id.
     """
-    has_lost = bool(connection.execute(query("has_lost_attempts"), {"job": job}).fetchone()[0])
+    if not may_have_old_ids(connection, job_id, job):
+        return False
     paths = [manifest_path]
     if job_id is not None:
-        details = [json.loads(text) for (text,) in connection.execute(query("job_manifests"), {"job_id": job_id})]
-        if details and details[0].get(_IDS) == _BY_POSITION and not has_lost:
-            return False
-        paths += [detail["manifest"] for detail in reversed(details)]
-    elif not has_lost:
-        return False
+        paths += [detail["manifest"] for detail in reversed(list(_manifests(connection, job_id)))]
     for number, stem in enumerate(dict.fromkeys(_stem(path) for path in paths)):
         params = {"job_id": job_id, "job": job, "stem": stem, "is_own": int(number == 0)}
         connection.execute(query("adopt_old_ids"), params)
         connection.execute(query("follow_old_ids"), {"stem": stem})
-    return has_lost
+    return _has_lost(connection, job)
+
+
+def _has_lost(connection: Session, job: str) -> bool:
+    return bool(connection.execute(query("has_lost_attempts"), {"job": job}).fetchone()[0])
+
+
+def _manifests(connection: Session, job_id: int) -> Iterator[dict[str, str]]:
+    """Yield the details of the job's events that name a manifest, in order."""
+    for (text,) in connection.execute(query("job_manifests"), {"job_id": job_id}).fetchall():
+        yield json.loads(text)
 
 
 def new_job_detail(manifest_path: str, *, has_old_ids: bool) -> dict[str, str]:

@@ -76,7 +76,7 @@ class ItemSummary(Shown):
     @property
     def is_stale(self) -> bool:
         """Whether it was sent with an input whose source now has another current file."""
-        return any(source.is_stale for source in self.sources)
+        return bool(self.sources) and any(source.is_stale for source in self.sources)
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "item", self.name
@@ -505,7 +505,8 @@ class Items:
     def new_file_names(self, job_id: int, job: JobSpec, *, new: int) -> Iterator[str]:
         """Yield the relative names of the first outputs of a job's newest `new` items, in order.
 
-        The file's bytes decide its extension later; the names here have any possible one.
+        Items with an attempt that a restored copy has lost are left out: this queue has made their files. The file's
+        bytes decide its extension later; the names here have any possible one.
         """
         params = {"job_id": job_id, "new": new, "limit": NAMES_AT_MOST}
         return output_names(job, self._connection.execute(query("first_new_items"), params).fetchall())

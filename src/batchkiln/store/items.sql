@@ -64,10 +64,13 @@ ORDER BY o.id DESC;
 -- name: output_by_id
 SELECT path, size_bytes, sha256, media_type FROM output WHERE id = :id;
 
--- name: first_new_items  (their indexes start after the job's earlier items)
+-- name: first_new_items -- their indexes start after the job's earlier items; without those that this queue has paid for itself
 SELECT i.name, i.position, i.file_name, r.model
 FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id
 WHERE i.job_id = :job_id AND i.state = 'queued' AND i.position >= (SELECT items FROM job WHERE id = :job_id) - :new
+  AND NOT EXISTS (
+    SELECT 1 FROM lost_attempt AS lost
+    WHERE lost.job = (SELECT name FROM job WHERE id = :job_id) AND lost.item = i.name)
 ORDER BY i.id
 LIMIT :limit;
 

@@ -274,7 +274,9 @@ class Jobs:
         return outstanding(self._connection, scope)
 
     def id_of(self, name: str) -> int:
-        """Return a job's id. Raise `InputError` for an unknown job."""
+        """Return a job's id. Raise `InputError` for an unknown job, and for what is not a name."""
+        if not isinstance(name, str):  # a Python program may give anything
+            raise InputError(f"a job is given by its name, a text, not by {type(name).__name__}; nothing was changed")
         found = self._connection.execute(query("find_job"), {"name": name}).fetchone()
         if found is not None:
             return int(found[0])
@@ -290,6 +292,10 @@ class Jobs:
         found: dict[str, tuple[int, ItemState]] = {}
         mistakes: list[Diagnostic] = []
         for name in dict.fromkeys(names):
+            if not isinstance(name, str):  # as above
+                raise InputError(
+                    f"an item is given by its id, a text, not by {type(name).__name__}; nothing was changed"
+                )
             row = self._connection.execute(query("named_item"), {"job_id": job_id, "name": name}).fetchone()
             if row is not None:
                 found[name] = (row[0], ItemState(row[1]))

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 SCHEMES: Final = ("postgresql", "postgres")
 _HIDDEN: Final = "…"
+_PRIVATE_FOLDER: Final = 0o700
 _URL: Final = re.compile(r"postgres(?:ql)?://\S+", re.IGNORECASE)
 _SECRET: Final = re.compile(r"(?<=password=)[^&]+")
 
@@ -65,13 +66,23 @@ def parse_location(text: str) -> QueueLocation:
 def local_path(location: QueueLocation) -> Path:
     """Return the path beside which this machine keeps a queue's local files, such as the dashboard's token.
 
-    For a file, this is the queue's own path; for a database, a path in its own folder below `$XDG_STATE_HOME`.
+    For a file, this is the queue's own path; for a database, a path in its own folder below `$XDG_STATE_HOME`, which
+    `make_local_folder` makes.
     """
     if isinstance(location, Path):
         return location
     import hashlib  # noqa: PLC0415  `status` needs none
 
     return _state_folder() / hashlib.sha256(str(location).encode()).hexdigest()[:16] / "queue"
+
+
+def make_local_folder(location: QueueLocation) -> None:
+    """Make the folder of a database's local files, for its owner alone. Raise `OSError`.
+
+    The folder of a file is left as it is: where it is missing, there is no queue.
+    """
+    if isinstance(location, DatabaseUrl):
+        local_path(location).parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
 def journal_place(location: QueueLocation, queue_uid: str) -> Path:

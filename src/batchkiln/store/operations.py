@@ -6,7 +6,7 @@ Unknown names raise `InputError` before anything is changed.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -257,8 +257,10 @@ def retry(
         connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
         transition_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
 
-    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, states)
-    counts = _each(connection, pages, RETRYABLE, requeue, on_moved)
+    if item_names:
+        counts = _each(connection, _pages_of(ids), RETRYABLE, requeue, on_moved)
+    else:
+        counts = _each_in(connection, job_id, states, requeue, on_moved)
     return replace(report, requeued=counts)
 
 
@@ -346,9 +348,11 @@ def cancel(
             transition_all(connection, sorted(made), expected=state, event=Event.REDO_CANCELED, now=now)
 
     queued = (ItemState.QUEUED,)
-    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, queued)
-    unsent = ([item_id for item_id in page if item_id not in lost] for page in pages)
-    counts = _each(connection, unsent, frozenset(queued), drop, on_moved)
+    if item_names:
+        unsent = [item_id for item_id in ids if item_id not in lost]
+        counts = _each(connection, _pages_of(unsent), frozenset(queued), drop, on_moved)
+    else:
+        counts = _each_in(connection, job_id, queued, drop, on_moved, without=lost)
     return CancelReport(sum(counts.values()), skipped, waiting)
 
 
@@ -415,18 +419,6 @@ def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:
         yield list(ids[start : start + ITEMS_AT_ONCE])
 
 
-def _pages_in(connection: Session, job_id: int, states: Sequence[ItemState]) -> Iterator[list[int]]:
-    """Yield the ids of the items in some states, page by page. The caller moves each page out of these states."""
-    for state in states:
-        after = 0
-        while True:
-            ids = Items(connection).ids(job_id, state=state, after_id=after, limit=ITEMS_AT_ONCE)
-            if not ids:
-                break
-            yield ids
-            after = ids[-1]
-
-
 def _each(
     connection: Session,
     pages: Iterator[list[int]],
@@ -445,4 +437,34 @@ def _each(
                     act(ids, state)
                     counts[state] = counts.get(state, 0) + len(ids)
         on_moved(len(page))
+    return counts
+
+
+def _each_in(
+    connection: Session,
+    job_id: int,
+    states: Sequence[ItemState],
+    act: Callable[[Sequence[int], ItemState], None],
+    on_moved: Callable[[int], None],
+    *,
+    without: Collection[int] = (),
+) -> dict[ItemState, int]:
+    """Call `act` for all items of a job in some states, as `_each` does for pages of given ones.
+
+    `act` moves the items out of their states; those of `without` stay.
+    """
+    counts: dict[ItemState, int] = {}
+    for state in states:
+        after, is_over = 0, False
+        while not is_over:
+            with transaction(connection):
+                params = {"job_id": job_id, "state": state, "after": after, "limit": ITEMS_AT_ONCE}
+                page = json.loads(connection.execute(query("ids_in_state"), params).fetchone()[0])
+                if ids := [item_id for item_id in page if item_id not in without]:
+                    act(ids, state)
+                    counts[state] = counts.get(state, 0) + len(ids)
+            if ids:
+                on_moved(len(ids))
+            is_over = len(page) < ITEMS_AT_ONCE
+            after = page[-1] if page else after
     return counts

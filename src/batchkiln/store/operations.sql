@@ -59,6 +59,10 @@ GROUP BY i.state;
 -- name: items_by_state  (as one text for each state: a row for each item would take ten times as long)
 SELECT state, json_group_array(id) AS ids FROM item WHERE id IN (SELECT value FROM json_each(:ids)) GROUP BY state;
 
+-- name: ids_in_state  (as one text, likewise)
+SELECT json_group_array(id) AS ids FROM (
+    SELECT id FROM item WHERE job_id = :job_id AND state = :state AND id > :after ORDER BY id LIMIT :limit) AS page;
+
 -- name: forget_failures
 UPDATE item SET failures = 0 WHERE id IN (SELECT value FROM json_each(:ids)) AND failures <> 0;
 

@@ -15,13 +15,15 @@ from batchkiln.core.durations import Durations
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.forecast import JobLoad
 from batchkiln.core.job import JobSpec, Recipe
+from batchkiln.core.located_items import SimilarItems
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.request import price_key
 from batchkiln.core.selection import Selection
 from batchkiln.core.states import ItemState
+from batchkiln.store.applied_contents import Contents
 from batchkiln.store.apply import ApplyOptions, ApplyReport, DiagnosticAt, Placed, compared
 from batchkiln.store.diff import Difference, DiffKind
-from batchkiln.store.identity import SameRequest, equal_requests, paid_before
+from batchkiln.store.identity import SameRequest, paid_before
 from batchkiln.store.items import NAMES_AT_MOST, output_names
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, QueuedLoad, RecipeCount, item_classes
@@ -352,7 +354,7 @@ class Plans:
     def compare(
         self,
         spec: JobSpec,
-        placed: Iterable[Placed],
+        placed: Iterable[Placed | SimilarItems],
         *,
         profile: str,
         account: str,
@@ -361,6 +363,7 @@ class Plans:
         diagnostic_at: DiagnosticAt,
         selection: Selection = _ALL_ITEMS,
         show: int = 0,
+        contents: Contents | None = None,
     ) -> ManifestPlan:
         """Compare a manifest with its job without changing anything. For `Store.run`.
 
@@ -378,6 +381,7 @@ class Plans:
             options=replace(options, dry_run=True),
             diagnostic_at=diagnostic_at,
             observe=counter.observe,
+            contents=contents,
         ) as application:
             counter.count(application.report, show)
             job_id = application.report.job_id
@@ -399,7 +403,7 @@ class Plans:
                 new_names=tuple(names_of_staged(self._connection, job_id, spec)),
                 chains=planned_chains(self._connection, job_id, is_selected=bool(selection)),
                 paid_before=tuple(paid_before(self._connection)),
-                equal_requests=equal_requests(self._connection),
+                equal_requests=application.equal_requests(),
                 needed=counter.needed,
                 unselected=counter.unselected,
                 shown=counter.shown,

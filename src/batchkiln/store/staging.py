@@ -10,18 +10,19 @@ import json
 import marshal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import repeat
 from typing import Final, Protocol
 
 from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.filenames import fields, identifies_item, render
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe, SourceRef
+from batchkiln.core.located_items import SimilarItems
 from batchkiln.core.request import parameters_json, price_key, recipe_key
 from batchkiln.core.unread_items import ItemsInvalid, UnreadItems
 from batchkiln.store import drivers
 from batchkiln.store.references import References, refs_of
-from batchkiln.store.session import Session, transaction
+from batchkiln.store.session import Session, StagingSession, transaction
 from batchkiln.store.sql import query
 from batchkiln.store.variants import Variants
 
@@ -33,6 +34,9 @@ OBJECTIONS_KEPT: Final = 1_000
 _MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kept
 _MORE: Final = -2
 _CATALOGUE_REMEDY: Final = "if the catalogue is wrong, use --no-catalogue"
+_SAME_ENTRY_REMEDY: Final = (
+    "use a different id for each: in a matrix, one with its variables; in two entries of one file, one of each"
+)
 _DEFAULT_ID: Final = "item"
 _IDS_KEPT: Final = 20_000  # recipes and images whose ids are kept in memory; others are read again
 
@@ -115,7 +119,8 @@ class Staging:
         self._recipe_ids: dict[str, int] = {}
         self._input_ids: dict[InputFile, int] = {}
         self._last_recipe: tuple[Recipe, str, str] | None = None
-        self._staged = 0
+        self.staged = 0  # items, also those with the id of another one
+        self._series: set[object | None] = set()  # None: of names that may be equal
         self._objections: dict[PlacedObjection, int] = {}
         self._digest = hashlib.sha256(repr(job).encode())
 
@@ -124,20 +129,40 @@ class Staging:
         """A hash of everything staged, including the images' contents."""
         return self._digest.hexdigest()
 
-    def fill(self, placed: Iterable[Placed]) -> list[Diagnostic]:
-        """Stage all items, and yield the errors found while reading them."""
+    @property
+    def _has_numbered_names(self) -> bool:
+        """Whether all names differ for certain, because they are of one series."""
+        return len(self._series) == 1 and None not in self._series
+
+    def fill(self, placed: Iterable[Placed | SimilarItems], *, are_all_new: bool = False) -> list[Diagnostic]:
+        """Stage all items, and return the errors found while reading them.
+
+        Names that differ for certain get no index if the items `are_all_new`, since nobody asks for one by its name.
+        """
         mistakes: list[Diagnostic] = []
-        rows = self._reading(placed, mistakes)
-        while chunk := list(islice(rows, ROWS_AT_ONCE)):
-            self._stage(chunk)
-        self._connection.execute(query("index_placed_names"))
+        chunk: list[Placed] = []
+        for each in self._reading(placed, mistakes):
+            if isinstance(each, SimilarItems) and self._may_stage_together(each):
+                self._stage(chunk)
+                self._stage_together(each)
+                self._series.add(each.series)
+                chunk = []
+                continue
+            chunk += each if isinstance(each, SimilarItems) else (each,)
+            if len(chunk) >= ROWS_AT_ONCE:
+                self._stage(chunk)
+                chunk = []
+        self._stage(chunk)
+        # With the index, PostgreSQL's planner learns about the table.
+        if isinstance(self._connection, StagingSession) or not (are_all_new and self._has_numbered_names):
+            self._connection.execute(query("index_placed_names"))
         self._connection.execute(query("index_objections"))
         return mistakes
 
     def duplicates(self, diagnostic_at: DiagnosticAt) -> list[Diagnostic]:
         """Return a mistake for each item whose id an earlier item has, and remove it from the staging."""
         reason, remedy = "the id {!r} is already used at {}", "use a different id for each item of a job"
-        found = self._shared("duplicate_names", reason, remedy, diagnostic_at)
+        found = [] if self._has_numbered_names else self._shared("duplicate_names", reason, remedy, diagnostic_at)
         if found:
             self._connection.execute(query("forget_duplicates"))
         for name, (file, line) in self.unread.names.items():
@@ -211,11 +236,17 @@ class Staging:
         if len(rows) > MISTAKES_SHOWN:
             self.omitted += self._connection.execute(query(f"count_{name}")).fetchone()[0] - MISTAKES_SHOWN
         return [
-            diagnostic_at(self.files[file], line, reason.format(shared, self.place(first_file, first_line)), remedy)
+            diagnostic_at(self.files[file], line, f"several items here have the id {shared!r}", _SAME_ENTRY_REMEDY)
+            if name == "duplicate_names" and (file, line) == (first_file, first_line)
+            else diagnostic_at(
+                self.files[file], line, reason.format(shared, self.place(first_file, first_line)), remedy
+            )
             for shared, file, line, first_file, first_line in rows[:MISTAKES_SHOWN]
         ]
 
-    def _reading(self, placed: Iterable[Placed], mistakes: list[Diagnostic]) -> Iterator[Placed]:
+    def _reading(
+        self, placed: Iterable[Placed | SimilarItems], mistakes: list[Diagnostic]
+    ) -> Iterator[Placed | SimilarItems]:
         try:
             yield from placed
         except InputError as error:
@@ -225,7 +256,38 @@ class Staging:
             if isinstance(error, ItemsInvalid):
                 self.unread = error.unread
 
+    def _may_stage_together(self, items: SimilarItems) -> bool:
+        is_complex = items.inputs or items.objections or items.needs_review
+        return not is_complex and not self._names_collide
+
+    def _stage_together(self, items: SimilarItems) -> None:
+        """Stage items that differ in name, prompt and metadata alone."""
+        key, price = self._keys_of(items.recipe)
+        self._learn_recipes({key: items.recipe})
+        metadata = items.metadata
+        self._digest.update(marshal.dumps((key, items.priority), 2))
+        for texts in (items.names, items.prompts, metadata or ()):
+            self._digest.update(marshal.dumps(tuple(texts), 2))
+        self.staged += len(items)
+        alike = _hash_without_prompt(price, ())
+        rows = zip(
+            items.names,
+            repeat(self._recipe_ids[key]),
+            repeat(items.priority),
+            items.prompts,
+            repeat(None) if metadata is None else metadata,
+            repeat(self._number_of(items.file)),
+            items.lines,
+            [alike ^ one for one in map(hash, items.prompts)],
+        )
+        self._connection.execute("BEGIN")
+        drivers.insert_many(self._connection, query("stage_similar_item"), rows)
+        self._connection.execute("COMMIT")
+
     def _stage(self, chunk: Sequence[Placed]) -> None:
+        if not chunk:
+            return
+        self._series.add(None)
         specs = [placed.spec for placed in chunk]
         keys = [self._keys_of(spec.recipe) for spec in specs]
         self._learn_recipes({key: spec.recipe for (key, _), spec in zip(keys, specs, strict=True)})
@@ -256,15 +318,15 @@ class Staging:
                     placed.line,
                     name.removeprefix(_DEFAULT_ID) if placed.has_default_id else None,
                     placed.repetition,
-                    hash((price, prompt, images)),  # the staging ends with the process, so its hashes may
+                    hash(prompt) ^ _hash_without_prompt(price, images),
                     open_inputs,
                 )
             )
         self._digest.update(marshal.dumps(parts, 2))
-        first = self._staged + 1
-        self._staged += len(chunk)
+        first = self.staged + 1
+        self.staged += len(chunk)
         self._connection.execute("BEGIN")
-        self._connection.executemany(query("stage_item"), rows)
+        drivers.insert_many(self._connection, query("stage_item"), rows)
         self.variants.stage(specs, first)
         if any(placed.objections for placed in chunk):
             self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk, first)))
@@ -348,6 +410,11 @@ class Staging:
             staged = {**row, "id": known[0] if known else None}
             ids.append(self._connection.execute(query(f"stage_{noun}"), staged).fetchone()[0])
         return ids
+
+
+def _hash_without_prompt(price: str, images: tuple[object, ...]) -> int:
+    """Return a hash of what a request has beside its prompt. The staging ends with the process, so its hashes may."""
+    return hash((price, images))
 
 
 def _images(spec: ItemSpec) -> tuple[object, ...]:

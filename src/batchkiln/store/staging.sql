@@ -12,9 +12,9 @@ CREATE TABLE staging.placed (
     file         INTEGER NOT NULL,
     line         INTEGER NOT NULL,
     suffix       TEXT,              -- of a default id
-    repetition   INTEGER NOT NULL,  -- the number of an item of `repeat`, else 0
+    repetition   INTEGER NOT NULL DEFAULT 0,  -- the number of an item of `repeat`, else 0
     request_hash INTEGER NOT NULL,
-    open_inputs  INTEGER NOT NULL
+    open_inputs  INTEGER NOT NULL DEFAULT 0
 );
 
 -- name: stage_recipes  (negative ids: recipes that the queue lacks, if nothing may be stored)
@@ -80,6 +80,10 @@ INSERT INTO staging.placed (
     name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line, suffix, repetition, request_hash,
     open_inputs
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: stage_similar_item
+INSERT INTO staging.placed (name, recipe_id, priority, prompt, metadata, file, line, request_hash)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: index_placed_names  (created afterwards: sorting once is faster than inserting names in any order)
 CREATE INDEX staging.placed_by_name ON placed (name);

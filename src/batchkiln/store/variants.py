@@ -33,6 +33,7 @@ class Variants:
     def __init__(self, connection: Session) -> None:
         """Create the empty table."""
         self._connection = connection
+        self._are_staged = False
         connection.execute(query("stage_variants"))
 
     def stage(self, specs: Iterable[ItemSpec], first: int) -> None:
@@ -48,10 +49,13 @@ class Variants:
             if spec.group is not None or spec.needs_review
         ]
         if rows:
+            self._are_staged = True
             self._connection.executemany(query("stage_variant"), rows)
 
     def collisions(self, job_id: int | None, files: Sequence[str], mistake_at: VariantMistakeAt) -> list[Diagnostic]:
         """Return a mistake for each group with the name of an item. Groups and items of a job share one namespace."""
+        if job_id is None and not self._are_staged:
+            return []
         self._connection.execute(query("index_variants"))
         params = {"job_id": job_id, "limit": MISTAKES_SHOWN}
         remedy = "use a different id for the variants: their group and the items of a job share the ids"
@@ -73,7 +77,8 @@ class Variants:
 
     def attach_fresh(self, job_id: int, last_id: int) -> None:
         """Store groups and reviews of new items (with ids above `last_id`) in the transaction that inserts them."""
-        self._connection.execute(query("attach_fresh"), {"job_id": job_id, "last_id": last_id})
+        if self._are_staged:
+            self._connection.execute(query("attach_fresh"), {"job_id": job_id, "last_id": last_id})
 
     def change_page(self, job_id: int, after: int, now: int) -> int | None:
         """Change the groups and reviews of some known items in the caller's transaction.

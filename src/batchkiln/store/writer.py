@@ -5,12 +5,14 @@ from datetime import datetime
 from typing import Final
 
 from batchkiln.core.job import JobSpec
+from batchkiln.core.located_items import SimilarItems
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.selection import Selection
 from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import hooks, known_journals, misunderstood, operations, versions
 from batchkiln.store.account_changes import service_time
+from batchkiln.store.applied_contents import Contents
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
 from batchkiln.store.hooks import HookDecision, RedoBounds, SavedItem
@@ -40,17 +42,27 @@ class Writer(Reader):
     def apply_manifest(
         self,
         spec: JobSpec,
-        placed: Iterable[Placed],
+        placed: Iterable[Placed | SimilarItems],
         *,
         profile: str,
         machine_now: datetime,
         options: ApplyOptions,
         diagnostic_at: DiagnosticAt,
+        contents: Contents | None = None,
+        on_stored: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> ApplyReport:
-        """Apply a manifest to its job. Raise `InputError` with all mistakes of the manifest."""
+        """Apply a manifest to its job; see `apply_manifest`. Raise `InputError` with all mistakes of the manifest."""
         now = max(to_milliseconds(machine_now), service_time(self._connection, profile) or 0)
         return apply_manifest(
-            self._connection, spec, placed, profile=profile, now=now, options=options, diagnostic_at=diagnostic_at
+            self._connection,
+            spec,
+            placed,
+            profile=profile,
+            now=now,
+            options=options,
+            diagnostic_at=diagnostic_at,
+            contents=contents,
+            on_stored=on_stored,
         )
 
     def retry(

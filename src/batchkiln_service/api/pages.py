@@ -67,11 +67,21 @@ async def _landing(request: web.Request) -> web.Response:
             base_url=html.escape(context.origin(request) + PREFIX),
             speed=html.escape(speed),
             now=html.escape(iso(context.clock.now_ms())),
-            scale=f"{scale:g}",
+            pace="at the speed of real time" if scale == 1 else f"{scale:g} times as fast as real time",
+            operator=_operator_address(context.operator_url()),
             endpoints=endpoints,
             markers=markers,
         ),
         _NOTHING,
+    )
+
+
+def _operator_address(url: str | None) -> str:
+    option = "<code>--operator-port</code>"
+    return (
+        f"None is open; {option} opens one."
+        if url is None
+        else f"<code>{html.escape(url)}</code>; {option} chooses another."
     )
 
 

@@ -4,16 +4,15 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import click
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from batchkiln_service.commands.host_program import CommandError, ConfigFile, HostProgram, Problem
-from batchkiln_service.config import Limits, ServiceConfig
+from batchkiln_service.config import Limits, ServiceConfig, root_causes, suggestion
 from batchkiln_service.db.account_admin import AccountAdmin, open_account_admin
 from batchkiln_service.errors import KeyRefusedError, sentence_of
 
@@ -54,7 +53,7 @@ def read_service_config(program: HostProgram, given: dict[str, Any]) -> ServiceC
     try:
         return ServiceConfig.model_validate(fields)
     except ValidationError as error:
-        raise CommandError([_problem(detail, given, path, read) for detail in _root_causes(error)]) from error
+        raise CommandError([_problem(detail, given, path, read) for detail in root_causes(error)]) from error
 
 
 def stored_config(program: HostProgram, state_dir: Path | None) -> ServiceConfig:
@@ -85,13 +84,6 @@ def _with_key(accounts: object, key: str) -> object:
     return accounts  # not valid, which is reported
 
 
-def _root_causes(error: ValidationError) -> list[ErrorDetails]:
-    """Return the errors without those of an enclosing field, and without those of a key's short form."""
-    details = [detail for detail in error.errors() if detail["loc"][-1:] != ("str",)]
-    inner = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
-    return [detail for detail in details if detail["loc"] not in inner]
-
-
 def _problem(detail: ErrorDetails, given: Mapping[str, object], path: Path | None, read: ConfigFile | None) -> Problem:
     """Return the option that was given, or the place in the file and its field, with the reason."""
     sentence = sentence_of(detail)
@@ -99,23 +91,4 @@ def _problem(detail: ErrorDetails, given: Mapping[str, object], path: Path | Non
     if field in given:
         return Problem(f"--{field.replace('_', '-')}{sentence.removeprefix(field)}")
     place = None if read is None else read.place(detail["loc"], is_key=detail["type"] == "extra_forbidden")
-    return Problem(sentence + _suggestion(detail), path, place)
-
-
-def _suggestion(detail: ErrorDetails) -> str:
-    """Return a question that suggests a similar known field for an unknown one; an empty text if there is none."""
-    if detail["type"] != "extra_forbidden":
-        return ""
-    model: Any = ServiceConfig
-    for part in detail["loc"][:-1]:
-        if isinstance(model, type) and issubclass(model, BaseModel) and part in model.model_fields:
-            model = _model_in(model.model_fields[str(part)].annotation)
-    names = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()
-    close = get_close_matches(str(detail["loc"][-1]), names, n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
-
-
-def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that the annotation names, or None
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)
+    return Problem(sentence + suggestion(detail), path, place)

@@ -16,7 +16,7 @@ _BY_CODE: Final = {
     "edge_blocked": ("requests beyond the firewall's limit of a minute", "section 7"),
     "idempotency_conflict": ("other bodies under a used idempotency key", "rule 4.3"),
     "wrong_api_key": ("reads or replays with another API key than that of the create", "rule 5.7"),
-    "origin_not_allowed": ("requests of a browser", "rule 5.5"),
+    "origin_not_allowed": ("requests with an Origin header, as browsers send it", "rule 5.5"),
     "internal_error": ("requests that the service itself failed to answer", "a defect of the service"),
 }
 AcceptedCreate = tuple[str, str, str, str | None]  # account, SHA-256 of the body, generation, joined kinds of faults

@@ -404,10 +404,11 @@ async def test_mistakes_of_items_name_their_index_and_field(tmp_path: Path) -> N
             await queue.plan({"version": 1, "job": "foxes", "defaults": SMALL, "items": items})
 
         assert (await queue.overview()).jobs == ()
-    first, second, third = told.value.mistakes
+    first, second, third, fourth = told.value.mistakes
     assert (first.place, first.source_line) == ("items[0].modle", '{"prompt": "A fox", "modle": "x"}')
     assert (second.place, second.source_line) == ("items[1]", '{"id": "b"}')
-    assert (third.place, third.reason) == ("items[4]", "the id 'item-4' is already used at items[3]")
+    assert (third.place, third.reason) == ("items[2]", "the id 'b' is already used at items[1]")
+    assert (fourth.place, fourth.reason) == ("items[4]", "the id 'item-4' is already used at items[3]")
     assert str(told_by_plan.value) == str(told.value)
 
 

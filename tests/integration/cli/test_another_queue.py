@@ -49,6 +49,28 @@ def test_the_same_queue_says_nothing(workspace: Workspace) -> None:
     assert "files_there_already" not in grown.err
 
 
+def test_restored_queue_is_not_warned_of_what_it_has_paid(workspace: Workspace) -> None:
+    """It knows the attempts that its older copy lacks, sends them again under their keys, and pays nothing again."""
+    manifest, queue = workspace.manifest(), workspace.folder / ".batchkiln" / "queue.db"
+    assert workspace.call("migrate").exit == 0
+    older = queue.read_bytes()
+    assert workspace.call("run", manifest).exit == 0
+    for name in ("queue.db-wal", "queue.db-shm"):
+        queue.with_name(name).unlink(missing_ok=True)
+    queue.write_bytes(older)
+
+    before = workspace.call("plan", manifest)
+    read = workspace.call("work")
+    enqueued = workspace.call("enqueue", manifest)
+    again = workspace.call("work", "--until", "done")
+
+    assert "knows what was paid, and nothing is paid again" in " ".join(before.out.split())
+    assert "queue_restored" in read.err
+    assert "files_there_already" not in enqueued.err
+    assert again.exit == 0
+    assert charged(workspace, str(queue)) == 4
+
+
 def test_a_person_is_asked_before_anything_is_paid_again(workspace: Workspace) -> None:
     """On a terminal the files are told once; a no sends nothing, and says how to take the items out again."""
     manifest = workspace.manifest()

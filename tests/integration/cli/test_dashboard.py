@@ -85,6 +85,8 @@ def test_a_run_has_a_dashboard_that_knows_what_only_the_run_knows(workspace: Wor
     workspace.configure(UNHURRIED)
     process = workspace.start("run", workspace.manifest(items=2), "--dashboard", "-q")
     link = link_of(process)
+    assert process.stderr is not None
+    told = process.stderr.readline()
 
     page, metrics = read(link, "/"), ""
     while (
@@ -96,6 +98,7 @@ def test_a_run_has_a_dashboard_that_knows_what_only_the_run_knows(workspace: Wor
     assert "runs this queue" in page
     assert 'batchkiln_request_duration_seconds_count{endpoint="images"}' in metrics
     assert result.exit == 0
+    assert told == "It ends with this process; `batchkiln dashboard` serves the queue without one.\n"
 
 
 def test_the_dashboard_of_a_run_on_a_terminal_stays_until_it_is_closed(workspace: Workspace) -> None:
@@ -134,6 +137,22 @@ def test_a_port_that_is_taken_is_named(workspace: Workspace) -> None:
     assert result.exit == 2
     assert f"127.0.0.1:{port}" in result.err
     assert "--port" in result.err
+
+
+def test_run_beside_a_dashboard_says_what_goes_on(workspace: Workspace) -> None:
+    """`work` has no --port: the remedy is that of the configuration, and the run is made."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        workspace.configure(f"{UNHURRIED}\nhttp: {{port: {port}}}\n")
+        result = workspace.call("run", workspace.manifest(), "--dashboard")
+
+    assert result.exit == 0
+    assert (
+        f"The run continues without a dashboard of its own: the dashboard cannot be served at 127.0.0.1:{port}: another"
+        in result.err
+    )
+    assert "change or remove http.port for a free one; nothing was served" in result.err
+    assert "--port" not in result.err
 
 
 HASH = "0" * 64

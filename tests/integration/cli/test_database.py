@@ -9,7 +9,8 @@ import pytest
 from batchkiln.core.job import AttemptState
 from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.postgres.connecting import connect
-from integration.cli.workspace import HURRIED, Workspace
+from integration.cli.test_dashboard import link_of
+from integration.cli.workspace import HURRIED, Workspace, finished, interrupt
 from support import postgres
 
 pytestmark = pytest.mark.postgres
@@ -56,6 +57,31 @@ def test_a_job_is_run_in_a_database(configured: Workspace, url: DatabaseUrl) -> 
     for call in (ran, again, *calls):
         assert PASSWORD not in call.out + call.err
     assert f"batchkiln:…@/{url.name}" in calls[4].out
+
+
+def test_link_of_the_dashboard_is_not_printed_into_a_log(configured: Workspace) -> None:
+    """The token is in a file of the machine, the same at each start; without the file, no token is printed either."""
+    configured.call("enqueue", configured.manifest())
+    state = configured.folder / "state"
+    links = []
+    for _ in range(2):
+        process = configured.start("dashboard", "--no-open", XDG_STATE_HOME=str(state))
+        links.append(link_of(process))
+        interrupt(process)
+        finished(process)
+    no_folder = configured.folder / "no-folder"
+    no_folder.write_text("", "utf-8")
+    process = configured.start("dashboard", "--no-open", XDG_STATE_HOME=str(no_folder))
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    interrupt(process)
+    rest = finished(process)
+
+    first, second = (link.partition("token=")[2] for link in links)
+    assert first == second
+    assert "its token cannot be stored in" in line
+    assert "http.tokens" in line
+    assert "token=" not in line + rest.out + rest.err
 
 
 def test_what_resumes_a_run_is_reported_without_the_password(configured: Workspace, url: DatabaseUrl) -> None:

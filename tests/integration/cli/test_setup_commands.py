@@ -1,11 +1,14 @@
 """`init`, `schema`, `serve`, `completion`, and what the program says to mistakes."""
 
 import json
+import re
 import signal
 from pathlib import Path
 
+import click
 import pytest
 
+from batchkiln.cli.main import program
 from integration.cli.workspace import Workspace, finished, interrupt, until_line
 
 
@@ -90,6 +93,51 @@ def test_the_queues_jobs_are_completed(done: Workspace) -> None:
     result = done.call(_BATCHKILN_COMPLETE="zsh_complete", COMP_WORDS="batchkiln status fo", COMP_CWORD="2")
 
     assert "foxes" in result.out
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("batchkiln run fo", "file"),
+        ("batchkiln plan", "file"),
+        ("batchkiln --config fo", "file"),
+        ("batchkiln run --config fo", "file"),
+        ("batchkiln status --queue fo", "file"),
+        ("batchkiln models --manifest fo", "file"),
+        ("batchkiln export foxes --to fo", "file"),
+        ("batchkiln queue copy fo", "file"),
+        ("batchkiln watch fo", "dir"),
+        ("batchkiln report foxes --to fo", "file"),
+    ],
+)
+def test_a_file_is_completed_by_the_shell(workspace: Workspace, words: str, kind: str) -> None:
+    """`batchkiln run fo<TAB>` offers foxes.yaml: the shell is told that a file, or a folder, is wanted."""
+    typed = {"COMP_WORDS": words, "COMP_CWORD": str(max(2, len(words.split()) - 1))}
+    last = words.rsplit(maxsplit=1)[-1] if words.endswith("fo") else ""
+
+    bash = workspace.call(_BATCHKILN_COMPLETE="bash_complete", **typed)
+    zsh = workspace.call(_BATCHKILN_COMPLETE="zsh_complete", **typed)
+    fish = workspace.call(_BATCHKILN_COMPLETE="fish_complete", **(typed | {"COMP_CWORD": last}))
+
+    assert bash.out == f"{kind},{last}\n"
+    assert zsh.out.splitlines()[:2] == [kind, last]
+    assert fish.out.splitlines() == [f"{kind},{last}"] or fish.out.splitlines() == [f"{kind}", last]
+
+
+def test_every_argument_that_names_a_file_is_completed() -> None:
+    """A new option with a file's metavar has click's type for it."""
+    named = re.compile(r"\b(FILE|DIR|QUEUE|MANIFEST|FROM|TO)\b")
+    context = click.Context(program)
+    commands = [program, *filter(None, (program.get_command(context, name) for name in program.list_commands(context)))]
+
+    unknown = [
+        (command.name, parameter.name)
+        for command in commands
+        for parameter in command.params
+        if named.search(parameter.metavar or "") and not isinstance(parameter.type, click.Path)
+    ]
+
+    assert unknown == []
 
 
 def test_a_mistyped_command_is_reported_with_the_one_that_is_near(workspace: Workspace) -> None:

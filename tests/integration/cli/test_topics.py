@@ -96,6 +96,11 @@ def test_nothing_is_asked_with_no_input(workspace: Workspace) -> None:
         ("exit", "topics with this word: exit-codes"),
         ("budget", "topics with this word: budgets"),
         ("manifset", "did you mean manifest?"),
+        ("runn", "did you mean run?"),
+        ("refunded", "pages with this word: "),
+        ("fuzzing", "pages with this word: reliability"),
+        ("on-change", "pages with this word: "),
+        ("suspend", "pages with this word: "),
         ("xyzzy", "`batchkiln help` lists the topics"),
     ],
 )
@@ -105,3 +110,11 @@ def test_a_word_of_a_topic_leads_to_it(workspace: Workspace, topic: str, hint: s
 
     assert result.exit == 2
     assert f"there is no topic {topic}; {hint}" in result.err
+
+
+def test_a_section_is_found_without_its_article(workspace: Workspace) -> None:
+    """The section "A backup" is the topic `backup`, and still `a-backup`."""
+    plain, whole = workspace.call("help", "backup"), workspace.call("help", "a-backup")
+
+    assert plain.out.partition("\n")[0].endswith("A backup")
+    assert whole.out == plain.out

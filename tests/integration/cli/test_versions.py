@@ -96,6 +96,22 @@ def test_another_file_in_the_place_of_a_fetched_one_is_not_taken_for_it(workspac
     assert path.with_name("fox-2~2.png").read_bytes() == content
 
 
+def test_cut_file_is_named_with_the_name_of_the_new_one(workspace: Workspace) -> None:
+    """A program that goes by names would take the broken one: moving it away gives the new one its name."""
+    workspace.call("run", workspace.manifest())
+    path = workspace.folder / "out" / "foxes" / "fox-2.png"
+    content = path.read_bytes()
+    path.write_bytes(content[:40])
+
+    found = workspace.call("fetch", "foxes")
+    path.rename(path.with_name("broken"))
+
+    assert workspace.call("work").exit == 0
+    assert f"stays as it is: {path} has another size than the recorded one" in found.out
+    assert "gets `~2` before its extension" in found.out
+    assert path.read_bytes() == content
+
+
 def test_changed_requests_are_made_again_when_that_is_asked_for(workspace: Workspace) -> None:
     """The plan and the enqueueing name the cost; without the option, the manifest is refused and names it."""
     name = workspace.manifest()

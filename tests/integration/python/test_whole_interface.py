@@ -2,10 +2,13 @@
 
 import asyncio
 import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Any, Final, cast, get_args
 
 import pytest
 
@@ -15,10 +18,8 @@ from batchkiln.api.item_selection import StateNames
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.planning.catalogues import Catalogues
+from batchkiln.store import ApplyOptions
 from support.programs import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
 SMALL: Final[batchkiln.Defaults] = {
@@ -308,3 +309,139 @@ def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -
     assert all(page.startswith("<table><tr>") for page in pages)
     assert "&lt;b&gt;red" in "".join(pages)
     assert "<b>" not in "".join(pages)
+
+
+# --- several ids ---
+
+SEVERAL: Final = re.compile(r"\b(Sequence|Collection|Iterable|list|tuple|set)\[")
+VALUES: Final = {"action": "retry", "decided": "keep", "options": ApplyOptions(), "stdin": BytesIO()}
+
+
+def lists_of(kind: type) -> list[tuple[str, str]]:
+    """Return the methods of a queue with each parameter that takes several texts."""
+    return [
+        (name, parameter.name)
+        for name, call in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+        for parameter in inspect.signature(call).parameters.values()
+        if SEVERAL.search(inspect.formatannotation(parameter.annotation)) and parameter.name != "only"  # a pattern
+    ]
+
+
+def arguments_with(call: Callable[..., object], parameter: str, value: object) -> dict[str, object]:
+    """Return the required arguments of a method, and one more."""
+    needed = {
+        each.name: VALUES.get(each.name, "num")
+        for each in inspect.signature(call).parameters.values()
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    }
+    return needed | {parameter: value}
+
+
+@pytest.mark.parametrize(("method", "parameter"), lists_of(batchkiln.Queue))
+async def test_one_text_in_place_of_several_changes_nothing(tmp_path: Path, method: str, parameter: str) -> None:
+    """A text would be read letter by letter: with the ids 1 to 12, `"12"` would be the items 1 and 2."""
+    numbers = FOXES | {"job": "num", "items": [{"id": str(number), "prompt": f"Fox {number}"} for number in range(13)]}
+    async with batchkiln.open_queue(tmp_path / "queue.db", config=CONFIG, working_dir=tmp_path) as queue:
+        await queue.enqueue(numbers)
+        before = [item.state async for item in queue.items("num")]
+        call = getattr(queue, method)
+        for wrong in ("12", 12, b"12", *([] if method == "enqueue_items" else [[12]])):
+            with pytest.raises(batchkiln.InputError, match=r"must be a list of .*; nothing was (changed|enqueued)"):
+                await call(**arguments_with(call, parameter, wrong))
+
+        assert [item.state async for item in queue.items("num")] == before
+
+
+def test_every_way_without_asyncio_refuses_one_text(tmp_path: Path) -> None:
+    """The same calls of `SyncQueue`; an empty list does not stand for all items."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(
+            FOXES | {"job": "num", "items": [{"id": "1", "prompt": "A fox"}, {"id": "2", "prompt": "An owl"}]}
+        )
+        for method, parameter in lists_of(batchkiln.SyncQueue):
+            if method != "enqueue_items":
+                call = getattr(queue, method)
+                with pytest.raises(batchkiln.InputError, match=r"items must be a list of ids.*write \['12'\]"):
+                    call(**arguments_with(call, parameter, "12"))
+        for optional in (queue.retry, queue.preview_retry, queue.cancel, queue.fetch):
+            with pytest.raises(batchkiln.InputError, match="items is an empty list; nothing was changed"):
+                optional("num", [])
+        with pytest.raises(batchkiln.InputError, match="jobs are named one by one"):
+            queue.run(["num"])  # type: ignore[arg-type]
+        assert {item.state for item in queue.items("num")} == {ItemState.QUEUED}
+        assert queue.redo("num", []).redone == 0
+        assert queue.cancel("num").canceled == 2
+
+
+# --- arguments of the wrong kind ---
+
+WRONG: Final[dict[str, tuple[Callable[[Any], object], str]]] = {
+    "a number as manifest": (lambda queue: queue.enqueue(3), "a manifest is the path of a file, .* not int"),
+    "a list as manifest": (lambda queue: queue.plan(["A fox"]), "not list; nothing .* use `enqueue_items`"),
+    "a number as text": (lambda queue: queue.enqueue_text(3), "a manifest's text must be text, not int"),
+    "an unknown change": (lambda queue: queue.enqueue(FOXES, on_change="x"), "on_change must be one of error, keep"),
+    "a text as time": (
+        lambda queue: queue.run(until=batchkiln.Until(at=cast("Any", "x"))),
+        "`at` must be a datetime or",
+    ),
+    "a number as end": (lambda queue: queue.run(until=3), "until must be done, budget"),
+    "a text as credits": (lambda queue: queue.run(max_credits="x"), "max_credits must be a number"),
+    "a text as limit": (lambda queue: queue.run(limit="x"), "limit must be a number of items"),
+    "a number as pattern": (lambda queue: queue.run(only=3), "only must be a pattern of ids"),
+    "a number as job": (lambda queue: queue.status(3), "a job is given by its name, a text, not by int"),
+    "a number as item": (lambda queue: queue.show("foxes", 3), "an item is given by its id, a text, not by int"),
+    "a text as share": (lambda queue: queue.rehearse(FOXES, kept="x"), "kept a share from 0 to 1"),
+    "an unknown decision": (lambda queue: queue.review("foxes", ["item-1"], "x"), "decided must be one of keep, drop"),
+    "a number as folder": (lambda queue: queue.export("foxes", 3), "to must be a path, not int; nothing was written"),
+    "a number as shares": (lambda queue: queue.export("foxes", splits=3), "splits must be a mapping"),
+    "an unknown verdict": (lambda queue: queue.export("foxes", verdict="x"), "verdict must be one of kept, dropped"),
+    "a text as page size": (lambda queue: queue.report("foxes", page_size="3"), "page_size must be a number"),
+    "no prompt": (lambda queue: queue.enqueue_items([None], job="none", defaults=SMALL), "give a text, such as str"),
+    "another prompt": (
+        lambda queue: queue.enqueue(FOXES | {"items": ["A wolf", "An arctic fox"]}),
+        'pass `on_change="keep"` to keep the sent version, or pass `on_change="redo"`',
+    ),
+    "the same prompt": (
+        lambda queue: queue.enqueue(FOXES | {"items": [{"id": "new", "prompt": "A red fox"}]}),
+        "pass `allow_duplicates=True` to pay for it again",
+    ),
+    "an unknown model": (
+        lambda queue: queue.enqueue(FOXES | {"job": "b", "defaults": {**SMALL, "model": "epsilon2"}}),
+        "use `no_catalogue=True`",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def foxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[batchkiln.SyncQueue]:
+    """Return a queue whose job has ended. Not to be changed."""
+    with opened(tmp_path_factory.mktemp("foxes")) as queue:
+        queue.enqueue(FOXES)
+        queue.run()
+        yield queue
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_argument_is_told_in_words_of_the_library(foxes: batchkiln.SyncQueue, wrong: str) -> None:
+    """The error is an `InputError` that names the argument, and nothing was done."""
+    call, told = WRONG[wrong]
+
+    with pytest.raises(batchkiln.InputError, match=told):
+        call(foxes)
+
+    assert [item.state for item in foxes.items("foxes")] == [ItemState.DONE] * 2
+    assert [view.summary.name for view in foxes.overview().jobs] == ["foxes"]
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [("there/is/none.db", "there is no folder"), (3, "a queue is a path, .* not int")]
+)
+def test_a_queue_in_a_wrong_place_makes_no_folders(tmp_path: Path, place: str | int, told: str) -> None:
+    """A path with a mistake in it is told; one new folder, such as .batchkiln, is made."""
+    with pytest.raises(batchkiln.InputError, match=told):
+        batchkiln.open_queue_sync(tmp_path / place if isinstance(place, str) else cast("Any", place), config=CONFIG)
+
+    assert list(tmp_path.iterdir()) == []
+    batchkiln.open_queue_sync(tmp_path / "new" / "queue.db", config=CONFIG).close()
+    assert (tmp_path / "new" / "queue.db").is_file()

@@ -32,6 +32,26 @@ async def test_landing_page_carries_the_speed(make_world: WorldMaker) -> None:
     assert b"BATCHKILN_TIME_SCALE=60" in (await world.send("GET", page_url(world, "/"), key=None)).content
 
 
+async def test_landing_page_names_the_operators_port(make_world: WorldMaker) -> None:
+    """Its address, to be copied."""
+    world = await make_world(operator_port=0)
+
+    shown = (await world.send("GET", page_url(world, "/"), key=None)).content.decode()
+
+    assert f"<code>{world.service.operator_url}</code>" in shown
+
+
+async def test_landing_page_says_what_is_usual(make_world: WorldMaker) -> None:
+    """No operator's port, and a clock of real time, which is not "1 times as fast"."""
+    world = await make_world(operator_port=None, time_scale=1)
+
+    shown = (await world.send("GET", page_url(world, "/"), key=None)).content.decode()
+
+    assert "None is open; <code>--operator-port</code> opens one" in shown
+    assert "at the speed of real time" in shown
+    assert "1 times" not in shown
+
+
 @pytest.mark.parametrize("path", ["/", "/docs"])
 async def test_every_file_of_a_page_comes_from_the_service(world: World, path: str) -> None:
     """No page names another host, and what it names is there."""

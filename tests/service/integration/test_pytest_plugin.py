@@ -32,6 +32,33 @@ def test_example_of_the_manual_passes(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1)
 
 
+def test_mistake_in_the_marker_is_named_in_one_line(pytester: pytest.Pytester) -> None:
+    """With the field that was probably meant, as `serve` names it, and without the inside of a library."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.batchkiln_service(limitz={"reads_per_minute": 1})
+        def test_client(batchkiln_service):
+            pass
+        """
+    )
+
+    result = pytester.runpytest_subprocess(*PLUGIN)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["@pytest.mark.batchkiln_service: unknown field `limitz`; did you mean `limits`[?]"])
+    result.stdout.no_fnmatch_line("*pydantic*")
+
+
+def test_settings_of_the_context_manager_are_checked_alike() -> None:
+    """All mistakes together."""
+    told = r"^time_scale: must be greater than or equal to 0.001; unknown field `instan`; did you mean `instant`\?$"
+
+    with pytest.raises(ValueError, match=told), running_service(instan=True, time_scale=-1):
+        pass
+
+
 def test_client_that_breaks_a_rule_fails_its_test(pytester: pytest.Pytester) -> None:
     """The message names the rule and its place in the service's description."""
     pytester.makepyfile(

@@ -30,7 +30,7 @@ def queue(tmp_path: Path) -> Iterator[QueueFile]:
 def fetch(queue: QueueFile, *items: str, now: datetime = SOON) -> FetchReport:
     async def change() -> FetchReport:
         async with open_changes(queue.path, lambda: now) as changes:
-            return await changes.fetch("birds", items)
+            return await changes.fetch("birds", items or None)
 
     return asyncio.run(change())
 
@@ -48,7 +48,10 @@ def test_file_of_another_size_is_fetched_beside_it(queue: QueueFile) -> None:
     """Somebody cut or edited it: what is there is left to them."""
     (queue.path.parent / "fox.png").write_bytes(b"cut")
 
-    assert fetch(queue, "fox").fetched == 1
+    report = fetch(queue)
+
+    assert report.fetched == 2
+    assert [file.item for file in report.kept_in_place] == ["fox"]  # nothing lies in the place of the owl's
     assert (queue.path.parent / "fox.png").read_bytes() == b"cut"
 
 

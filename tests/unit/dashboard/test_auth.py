@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.dashboard.auth import Access, is_own_form, read_token, token_file
+from batchkiln.dashboard.auth import Access, is_own_form, kept_token, read_token, token_file
 from batchkiln.dashboard.server_names import is_loopback
+from batchkiln.store.location import DatabaseUrl
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,30 @@ def test_a_token_that_others_could_read_is_replaced(tmp_path: Path) -> None:
 
     assert read_token(queue) != token
     assert token_file(queue).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_of_a_database_is_kept_in_a_folder_for_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else makes the folder where a machine only serves the dashboard."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    queue = DatabaseUrl("postgresql://batch:hush@db.example/kiln")
+
+    token = read_token(queue)
+
+    path = token_file(queue)
+    assert kept_token(queue) == read_token(queue) == token
+    assert [each.stat().st_mode & 0o777 for each in (path, path.parent)] == [0o600, 0o700]
+
+
+def test_a_token_that_cannot_be_kept_is_known_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It signs in while the process lives; no file is named that does not hold it."""
+    (tmp_path / "state").write_text("a file, and no folder", "utf-8")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    queue = DatabaseUrl("postgresql://batch:hush@db.example/kiln")
+
+    assert len(read_token(queue)) >= 32
+    assert kept_token(queue) is None
 
 
 @pytest.mark.parametrize("content", ["", "short", "é" * 40])

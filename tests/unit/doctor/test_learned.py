@@ -7,6 +7,7 @@ import pytest
 from batchkiln.client.redact import field_types
 from batchkiln.doctor.check_results import Level
 from batchkiln.doctor.learned import BALANCE, Learned, check_unchanged, learned_path, load_learned, save_learned
+from batchkiln.store.location import DatabaseUrl
 
 ADDRESS = "https://service.example/api/v1"
 
@@ -38,6 +39,17 @@ def test_what_is_kept_is_known_again(tmp_path: Path) -> None:
 
     assert load_learned(queue, "studio", ADDRESS).calls == {BALANCE: {"balance": "number"}}
     assert load_learned(queue, "studio", "https://another.example/api/v1").calls == {}
+
+
+def test_shapes_are_kept_where_nothing_was_kept_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that never drove the database's queue has no folder for it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    queue = DatabaseUrl("postgresql://db.example/kiln")
+
+    save_learned(queue, "studio", Learned(ADDRESS).with_call(BALANCE, {"balance": "number"}))
+
+    assert load_learned(queue, "studio", ADDRESS).calls == {BALANCE: {"balance": "number"}}
+    assert learned_path(queue).parent.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"studio": 7}', '{"studio": {"base_url": 1, "calls": [1]}}'])

@@ -2,8 +2,10 @@
 
 import io
 import json
+import re
 import time
 from pathlib import Path
+from typing import Final
 from unittest.mock import ANY
 
 import pytest
@@ -12,10 +14,22 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import Mode, Order
 from batchkiln.manifest import example_manifest, json_schema, open_manifest
-from batchkiln.manifest.schema import Header, ManifestFile
+from batchkiln.manifest.schema import (
+    Budget,
+    Header,
+    InlineItem,
+    ManifestFile,
+    MatrixItem,
+    Output,
+    Settings,
+    SourceInput,
+    SourceItem,
+)
 from support.examples import examples
 
 from .manifest_texts import HEADER, HEADER_LINES, mistakes, placed, places, specs
+
+_COMMENTED: Final = re.compile(r"^( *)# (?=(?:- )?[a-z_]+: | {2}[a-z_]+: )", re.MULTILINE)
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
@@ -25,11 +39,24 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert [one.spec.name for one in items] == ["red-fox", "fox-watercolor", "fox-ink", "owl-watercolor", "owl-ink"]
 
 
-def test_a_line_of_the_example_can_be_taken_in(tmp_path: Path) -> None:
-    """Uncommenting a line of the example gives a valid field."""
-    (tmp_path / "m.yaml").write_text(example_manifest().replace("# credits_per_day:", "credits_per_day:"), "utf-8")
+def test_all_that_the_example_leaves_out_can_be_taken_in(tmp_path: Path) -> None:
+    """Uncommenting every line of an example in it gives a valid manifest."""
+    (tmp_path / "prompts.csv").write_text("prompt,style\n" + "A fox,plain\n" * 11)
+    (tmp_path / "m.yaml").write_text(_COMMENTED.sub(r"\1", example_manifest()), "utf-8")
 
-    assert open_manifest("m.yaml", working_dir=tmp_path).job.budget_credits_per_day == 200
+    manifest = open_manifest("m.yaml", working_dir=tmp_path)
+    names = [one.spec.name for one in manifest.items()]
+
+    assert manifest.job.budget_credits_per_day == 200
+    assert {"red-fox-4", "row-11", "owl-4", "owl-clip"} <= {*names}
+
+
+def test_the_example_has_every_field() -> None:
+    """What `init` promises: no field has to be looked up elsewhere, except the model's own parameters."""
+    models = (Header, Settings, InlineItem, SourceInput, SourceItem, MatrixItem, Budget, Output)
+    fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
+
+    assert {name for name in fields if f"{name}:" not in example_manifest()} == set()
 
 
 def test_header_fields(tmp_path: Path) -> None:
@@ -461,3 +488,15 @@ def test_a_wrong_value_has_a_remedy(tmp_path: Path, field: str, remedy: str) -> 
     found = mistakes(tmp_path, HEADER + f"- prompt: a\n  {field}\n")
 
     assert [one.remedy for one in found] == [remedy]
+
+
+@pytest.mark.parametrize("entry", ["prompt: p", 'matrix: {a: [x]}, prompt: "{{ a }}"'])
+@pytest.mark.parametrize("word", ["file", "path"])
+def test_a_file_behind_a_word_is_told_how_to_be_written(tmp_path: Path, entry: str, word: str) -> None:
+    """`inputs: [{file: x.png}]` is a natural guess; the mapping is for what other items make."""
+    text = f"{HEADER}- {{{entry}, mode: image-to-image, inputs: [{{{word}: x.png}}]}}\n"
+
+    (mistake,) = mistakes(tmp_path, text)
+
+    assert mistake.reason == f"`inputs[1]`: a file is given by its name alone, without `{word}:`"
+    assert mistake.remedy == "write `inputs: [x.png]`"

@@ -91,13 +91,15 @@ def test_every_statement_is_prepared_on_sqlite(tmp_path: Path) -> None:
         prepare_for_writing(connection, tmp_path / "queue.db")
         connection.execute("ATTACH DATABASE '' AS staging")
         for text in QUERIES.values():
-            if text.startswith("CREATE"):
+            if text.startswith("CREATE") and text != QUERIES["view_all_as_fresh"]:  # in place of a table
                 connection.execute(text)
         for text in STATEMENTS.values():
             if not text.startswith("CREATE"):
                 names = dict.fromkeys(re.findall(r"(?<!\w):(\w+)", text))
                 marks: Any = names or (None,) * text.count("?")
                 connection.execute(f"EXPLAIN {text}", marks)
+        connection.execute(QUERIES["forget_fresh"])
+        connection.execute(QUERIES["view_all_as_fresh"])
 
 
 def test_migrations_of_both_databases_have_the_same_numbers() -> None:

@@ -93,6 +93,15 @@ def test_all_mistakes_come_at_once_and_nothing_is_enqueued(queue: QueueFile) -> 
     assert queue.all("SELECT * FROM job") == queue.all("SELECT * FROM item") == queue.all("SELECT * FROM event") == []
 
 
+def test_an_id_that_a_matrix_gives_to_all_its_items_is_told_as_such(queue: QueueFile) -> None:
+    """The place of the first is that of the others, and says nothing."""
+    with pytest.raises(InputError) as raised:
+        queue.apply([placed([spec("fox")])[0] for _ in range(2)])
+
+    (mistake,) = raised.value.mistakes
+    assert (mistake.line, mistake.reason) == (10, "several items here have the id 'fox'")
+
+
 def test_many_duplicates_are_counted_beyond_those_shown(queue: QueueFile) -> None:
     """A hundred mistakes of a kind are shown; the error tells how many more there are."""
     with pytest.raises(InputError) as raised:

@@ -14,7 +14,7 @@ from batchkiln.store.sqlite.file_session import migrations
 COLD: Final = frozenset(
     {
         *("apply", "staging", "variants", "diff", "identity", "planned_items", "plans", "integrity", "misunderstood"),
-        "references",
+        *("references", "applied_contents"),
     }
 )
 """Files whose statements run while a manifest is applied, or read tables that are always small."""
@@ -35,6 +35,7 @@ SCANNED: Final = {
     "job_models": {"t"},
     "job_tally": {"tally"},
     "count_in_state": {"tally"},
+    "ids_in_state": {"page"},  # ten thousand ids of an index
     "ready_inputs_of_heads": {"head", "lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},  # the next five
     "open_jobs": {"t", "rest_tally USING INDEX tally_open"},
     "is_shared": {"worker"},  # up to the first one
@@ -43,6 +44,7 @@ SCANNED: Final = {
     "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
     # Lost attempts: none, but for those of a restored copy.
     "outlived_attempts": {"lost_attempt"},
+    "select_attempt": {"lost_attempt USING COVERING INDEX sqlite_autoindex_lost_attempt_1"},  # up to the first one
     "ended_lost": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "queued_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
     "accounts_under_way": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},

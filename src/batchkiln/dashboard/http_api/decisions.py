@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from batchkiln.api import Decided, Reader, ReviewReport
+from batchkiln.api import Decided, Reader, ReviewEffects, ReviewReport
 from batchkiln.api.changes import Action, Changes, Question
 from batchkiln.api.documents import (
     CanceledDocument,
@@ -38,7 +38,6 @@ from batchkiln.dashboard.http_api.requests import (
     VersionBody,
 )
 from batchkiln.presentation.item_documents import skipped_document
-from batchkiln.store import ReviewEffects
 
 D = TypeVar("D")
 
@@ -110,7 +109,7 @@ async def retry(call: Call[ActionQuery, SomeItemsBody]) -> RetriedDocument | Que
     """Queue ended items again."""
 
     async def act(changes: Changes) -> RetriedDocument:
-        return retried_document(call.job, await changes.retry(call.job, call.body.items or ()))
+        return retried_document(call.job, await changes.retry(call.job, call.body.items))
 
     return await _asked(call, Action.RETRY, call.body.items or (), act)
 
@@ -128,7 +127,7 @@ async def cancel(call: Call[ActionQuery, SomeItemsBody]) -> CanceledDocument | Q
     """Cancel items that were never sent."""
 
     async def act(changes: Changes) -> CanceledDocument:
-        return canceled_document(call.job, await changes.cancel(call.job, call.body.items or ()))
+        return canceled_document(call.job, await changes.cancel(call.job, call.body.items))
 
     return await _asked(call, Action.CANCEL, call.body.items or (), act)
 
@@ -188,7 +187,7 @@ async def fetch(call: Call[Query, FetchBody]) -> FetchedDocument:
     """Let the next run download files that are gone."""
     async with call.context.changes() as changes:
         await _require(changes, call.job, call.body.items or ())
-        return fetched_document(call.job, await changes.fetch(call.job, call.body.items or ()))
+        return fetched_document(call.job, await changes.fetch(call.job, call.body.items))
 
 
 async def use_version(call: Call[Query, VersionBody]) -> ChosenVersionDocument:

@@ -330,3 +330,18 @@ SELECT id, at, job_id, item_id, attempt_id,
         WHEN 'w' THEN json_object('status', json_extract(detail, '$[0]'))
         ELSE detail END AS detail
 FROM history;
+
+-- What the items of a job were read from, as hashes: NULL unless each item is exactly as the manifest made it. `turn`
+-- counts the transactions that changed the items by a manifest.
+CREATE TABLE applied_contents (
+    job_id         INTEGER NOT NULL REFERENCES job (id),
+    turn           INTEGER NOT NULL,
+    content        TEXT,
+    sources        TEXT,
+    items          INTEGER,
+    digest         TEXT,
+    equal_requests TEXT,
+    PRIMARY KEY (job_id),
+    CHECK (content IS NULL OR (
+        sources IS NOT NULL AND items IS NOT NULL AND digest IS NOT NULL AND equal_requests IS NOT NULL))
+) STRICT, WITHOUT ROWID;

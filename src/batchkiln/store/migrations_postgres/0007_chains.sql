@@ -233,3 +233,18 @@ SELECT id, at, job_id, item_id, attempt_id,
         WHEN 'w' THEN json_build_object('status', detail::json -> 0)::text
         ELSE detail END AS detail
 FROM history;
+
+-- What the items of a job were read from, as hashes: NULL unless each item is exactly as the manifest made it. `turn`
+-- counts the transactions that changed the items by a manifest.
+CREATE TABLE applied_contents (
+    job_id         BIGINT NOT NULL REFERENCES job (id),
+    turn           BIGINT NOT NULL,
+    content        TEXT COLLATE "C",
+    sources        TEXT COLLATE "C",
+    items          BIGINT,
+    digest         TEXT COLLATE "C",
+    equal_requests TEXT COLLATE "C",
+    PRIMARY KEY (job_id),
+    CHECK (content IS NULL OR (
+        sources IS NOT NULL AND items IS NOT NULL AND digest IS NOT NULL AND equal_requests IS NOT NULL))
+);
