@@ -102,7 +102,7 @@ _DONE = (
     """INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)
     SELECT item_id, id, 1, 'image', '/bench/out/item-' || item_id || '.png', 100000, hex(item_id), 'image/png', 16000
     FROM attempt""",
-    """INSERT INTO event (at, job_id, item_id, attempt_id, kind, state, detail)
+    """INSERT INTO history (at, job_id, item_id, attempt_id, kind, state, detail)
     SELECT attempt.id, attempt.job_id, item_id, attempt.id, value ->> 0, value ->> 1, '{}'
     FROM attempt, json_each('[["attempt_recorded", "submitting"], ["accepted", "active"],
         ["outputs_ready", "downloading"], ["file_saved", null], ["files_saved", "done"]]')""",

@@ -18,6 +18,7 @@ from figure import Figure, below
 from large_queue import fill
 
 from batchkiln.config import Config, Profile
+from batchkiln.dashboard.gallery import TILES
 from batchkiln.dashboard.server import serving_dashboard
 
 RUNS = 7
@@ -26,10 +27,15 @@ PAGES = (
     "/",
     "/failures",
     "/days",
+    "/history",
+    "/history?before={middle}&state=held",
+    "/history?job=bench&kind=none",
     "/jobs/bench",
     "/jobs/bench/items",
     "/jobs/bench/items?state=queued",
     "/jobs/bench/items?after={middle}",
+    "/jobs/bench/items?page={page}",
+    "/jobs/bench/items?page={page}&sort=reverse",
     "/jobs/bench/items?model=none",
     "/jobs/bench/items?state=done&meta=none",
     "/jobs/bench/items?text=none",
@@ -57,7 +63,7 @@ async def measured(queue: Path, count: int) -> dict[str, float]:
         async with session.get(served.link) as reply:
             await reply.read()
         for pattern in PAGES:
-            page, times = pattern.format(middle=count // 2), []
+            page, times = pattern.format(middle=count // 2, page=count // 2 // TILES), []
             for _ in range(RUNS):
                 began = time.perf_counter()
                 async with session.get(served.url + page) as reply:

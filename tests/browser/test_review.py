@@ -123,7 +123,7 @@ def test_page_that_is_no_step_is_opened_as_a_whole(review: Opened) -> None:
 
     press(review, "n")
 
-    expect(review.page.get_by_role("heading", level=1)).to_have_text("Access denied")
+    expect(review.page.get_by_role("heading", level=1)).to_have_text("Sign in")
 
 
 def test_decision_about_an_earlier_version_is_refused_on_the_page(review: Opened, tmp_path: Path) -> None:

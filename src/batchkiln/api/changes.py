@@ -203,15 +203,18 @@ class Changes:
         job: str,
         items: Sequence[str] | None = None,
         on_moved: Callable[[int], None] = lambda _: None,
-        states: Sequence[ItemState] = NOT_DELIVERED,
     ) -> RetryReport:
-        """Queue ended items again: the named ones, or all in `states`. Each is paid again.
+        """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again.
 
         `on_moved` is called in another thread with the number of items of each transaction.
         """
         named = ids_of(items)
         async with self._to_change() as store:
-            return await store.run(Writer.retry, job, named, self._clock(), on_moved, states)
+            return await store.run(Writer.retry, job, named, self._clock(), on_moved)
+
+    async def _retry_in(self, job: str, states: Sequence[ItemState]) -> RetryReport:
+        async with self._to_change() as store:
+            return await store.run(Writer.retry, job, (), self._clock(), states=states)
 
     async def redo(self, job: str, items: Sequence[str]) -> RedoReport:
         """Make done items again, each at the price of a new attempt. Earlier files are kept."""
@@ -338,6 +341,11 @@ class Changes:
     async def _to_change(self) -> AsyncIterator[Store]:
         """Yield the connection for one change."""
         yield self.writer
+
+
+async def retry_in_states(changes: Changes, job: str, states: Sequence[ItemState]) -> RetryReport:
+    """Queue all items of a job in some states again, as `Changes.retry` does. No part of the Python interface."""
+    return await changes._retry_in(job, states)  # noqa: SLF001  see above
 
 
 @asynccontextmanager

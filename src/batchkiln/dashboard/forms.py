@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from batchkiln.api import Decision, ItemDetail, check_resolvable
-from batchkiln.api.changes import Action, Changes, ItemChangedError, Question, open_changes
+from batchkiln.api.changes import Action, Changes, ItemChangedError, Question, open_changes, retry_in_states
 from batchkiln.api.reading import open_reader
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import NOT_DELIVERED, ItemState
@@ -67,7 +67,8 @@ async def _change(
     """Perform an action. Return the number of changed items, or None if it changes the job."""
     match action:
         case Action.RETRY:
-            return sum((await changes.retry(job, items or None, states=states)).requeued.values())
+            report = await (changes.retry(job, items) if items else retry_in_states(changes, job, states))
+            return sum(report.requeued.values())
         case Action.REDO:
             return (await changes.redo(job, items)).redone
         case Action.CANCEL:

@@ -128,10 +128,13 @@ async def _read_form(request: web.Request) -> Mapping[str, str]:
     return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
-def _access_denied(context: Context) -> web.Response:
-    """Ask for the token. Only its file's name is told, because nobody has signed in: for a database it says nothing."""
+def _access_denied(context: Context, *, is_wrong: bool = False) -> web.Response:
+    """Ask for the token; `is_wrong` after one that is not known.
+
+    Only its file's name is told, because nobody has signed in: for a database it says nothing.
+    """
     name = token_file(context.queue).name if isinstance(context.queue, Path) else None
-    return context.page("unauthorized.html", status=401, token_file=name)
+    return context.page("unauthorized.html", status=401, token_file=name, is_wrong=is_wrong)
 
 
 async def _sign_in_by_form(request: web.Request, origin: str) -> web.Response:
@@ -139,7 +142,7 @@ async def _sign_in_by_form(request: web.Request, origin: str) -> web.Response:
     context, token = context_of(request), (await _read_form(request)).get("token", "")
     principal = context.access.holder_of(token.strip())
     if principal is None or request.headers.get("Origin", "") != origin:
-        return _access_denied(context)
+        return _access_denied(context, is_wrong=principal is None)
     return _sign_in(request, principal, origin)
 
 

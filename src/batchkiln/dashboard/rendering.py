@@ -33,6 +33,7 @@ from batchkiln.presentation.history import sentence_of
 from batchkiln.presentation.overview import service_notes
 
 _CODE: Final = re.compile(r"`([^`]+)`")
+_NAME: Final = re.compile(r"\w+[._=\[]\w")
 _MINUTE: Final = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) ([A-Z]{3,5}|[+-]\d\d)\b")
 
 
@@ -115,8 +116,9 @@ def _marked_minute(found: re.Match[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a clause with a capital letter and a final period."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", "…")) else ".")
+    """Return a clause with a capital letter and a final period. A name as `size.width` stays as it is."""
+    start = text if _NAME.match(text) else text[:1].upper() + text[1:]
+    return start + ("" if text.endswith((".", "!", "?", "…")) else ".")
 
 
 def label(name: str) -> str:

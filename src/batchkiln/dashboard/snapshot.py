@@ -178,7 +178,7 @@ class Reason:
 class Headline:
     """The first line of a page, the verdict, with the progress and all reasons, the most urgent first.
 
-    `title` is the most important of it, for the tab of the browser.
+    `title` is the most important of it, for the tab of the browser: a problem, or while nothing runs, the verdict.
     """
 
     level: Level
@@ -290,7 +290,7 @@ def headline(now: PageSnapshot) -> Headline:
         else:
             verdict = "some items failed" if _count(now.current, FAILED_STATES) else "some items were rejected"
         verdict = f"Running; {verdict}" if now.is_running else verdict.capitalize()
-        return Headline(Level.LOOK, verdict, text, text, reasons)
+        return Headline(Level.LOOK, verdict, text, text if now.is_running else verdict, reasons)
     if now.overview.jobs and not any(view.summary.total for view in now.overview.jobs):
         return Headline(Level.LOOK, "Nothing to do", "no job has an item", "no job has an item")
     return Headline(Level.FINE, "No problems", text, text, reasons)

@@ -326,9 +326,14 @@ def _forecasts(
 
 
 def service_notes(views: Sequence[JobView]) -> list[str]:
-    """Return the notes about the local services of the jobs, each once."""
-    notes = sorted({view.service_note for view in views if view.service_note is not None})
-    return [f"{note[0].upper()}{note[1:]}." for note in notes]
+    """Return the notes about the local services of the jobs, each once; different ones with their profiles."""
+    profiles: dict[str, set[str]] = {}
+    for view in views:
+        if view.service_note is not None:
+            profiles.setdefault(view.service_note, set()).add(view.summary.profile)
+    if len(profiles) > 1:
+        return [f"{sanitize(', '.join(sorted(names)))}: {note}." for note, names in sorted(profiles.items())]
+    return [f"{note[0].upper()}{note[1:]}." for note in profiles]
 
 
 def review_line(summary: JobSummary) -> str | None:

@@ -3,7 +3,7 @@
 import pytest
 
 from batchkiln.core.states import ItemState
-from batchkiln.dashboard.rendering import code, environment
+from batchkiln.dashboard.rendering import code, environment, sentence
 from support.view_builders import job_view
 
 
@@ -25,7 +25,7 @@ def test_what_only_looks_like_a_time_stays_text(text: str) -> None:
 )
 def test_sign_in_begins_with_the_token_and_names_the_file_of_the_queue(name: str | None, words: str) -> None:
     """A queue in a database has no file beside it."""
-    page = environment().get_template("unauthorized.html").render(token_file=name)
+    page = environment().get_template("unauthorized.html").render(token_file=name, is_wrong=False)
 
     assert page.index("<form") < page.index("batchkiln dashboard</code> printed") < page.index(words)
     assert ("beside the queue" in page) == (name is not None)
@@ -42,3 +42,18 @@ def test_number_of_done_items_has_its_verb(done: int, failed: int, words: str) -
     assert words in environment().from_string('{% from "macros.html" import ended %}{{ ended(summary) }}').render(
         summary=summary
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("the service is busy", "The service is busy."),
+        ("parameters.resolution '777x777' is not offered", "parameters.resolution '777x777' is not offered."),
+        ("max_cost_credits is too low", "max_cost_credits is too low."),
+        ("why?", "Why?"),
+        ("", "."),
+    ],
+)
+def test_sentence_leaves_the_names_of_fields_as_they_are(text: str, told: str) -> None:
+    """A field of the manifest is looked for as it is written there."""
+    assert sentence(text) == told

@@ -193,6 +193,13 @@ def test_failures_that_may_stay_charged_are_no_simple_retry() -> None:
     assert [str(reason) for reason in found.reasons] == ["1 item failed or expired: check the account before a retry"]
 
 
+def test_tab_says_what_the_headline_says_once_nothing_runs() -> None:
+    """Everything has ended, but some items failed: only the second calls for a look."""
+    found = headline(snapshot(job_view({ItemState.DONE: 1, ItemState.FAILED: 1})))
+
+    assert (found.verdict, found.title) == ("Some items failed", "Some items failed")
+
+
 def test_old_failures_are_below_running_work() -> None:
     """What ended badly in an earlier job does not stay the first word for as long as another one runs."""
     old = job_view({ItemState.DONE: 1, ItemState.FAILED: 2}, name="old")

@@ -9,9 +9,10 @@ import pytest
 from batchkiln.config import Account, Config, Profile
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.presentation.job_documents import job_document
-from batchkiln.presentation.overview import JobView, read_overview
+from batchkiln.presentation.overview import JobView, read_overview, service_notes
 from batchkiln.store import Reader
 from support.queue_file import JOB, NOW, QueueFile, capped, spec
+from support.view_builders import job_view
 
 AT = from_milliseconds(NOW)
 CONFIG = Config({"local": Profile("local", base_url="https://service.example/api/v1")}, "local")
@@ -81,3 +82,17 @@ def test_a_job_of_a_profile_that_is_gone_says_so(queue: QueueFile) -> None:
     view = views(queue, config=Config({"studio": Profile("studio")}, "studio"))["foxes"]
 
     assert view.end_line == "end not known yet: its profile local is not in the configuration"
+
+
+def test_different_local_services_are_told_apart() -> None:
+    """Two speeds without a name leave a person to guess which jobs have which."""
+    fast = replace(job_view({}), time_scale=20)
+    faster = replace(fast, time_scale=60, summary=replace(fast.summary, profile="served"))
+
+    assert service_notes([fast, fast]) == [
+        "Local service: its credits are made up, and its clock runs 20 times as fast."
+    ]
+    assert service_notes([fast, faster]) == [
+        "local: local service: its credits are made up, and its clock runs 20 times as fast.",
+        "served: local service: its credits are made up, and its clock runs 60 times as fast.",
+    ]
