@@ -12,7 +12,7 @@ from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, VariantGroup
 from batchkiln.core.located_items import LocatedItem
 from batchkiln.core.unread_items import UnreadItems
-from batchkiln.manifest.contents import ReadSources
+from batchkiln.manifest.content_hashes import ReadSources
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.remote_sources import RemoteSources
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem

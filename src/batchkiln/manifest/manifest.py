@@ -20,7 +20,7 @@ from batchkiln.core.job import JobSpec, Order, Sidecar
 from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.core.unread_items import ItemsInvalid, UnreadItems
 from batchkiln.core.urls import folder_url_problem, is_url, scheme_of
-from batchkiln.manifest.contents import ReadSources, are_as_before, key_of
+from batchkiln.manifest.content_hashes import ReadSources, are_as_before, key_of
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.inline_items import ManifestContext, inline_items

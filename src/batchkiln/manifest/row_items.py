@@ -9,7 +9,7 @@ from typing import BinaryIO, Final, TypeVar
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.core.urls import is_url, redacted
-from batchkiln.manifest.contents import HashedSource
+from batchkiln.manifest.content_hashes import HashedSource
 from batchkiln.manifest.file_access import FileAccess
 from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, ManifestContext
 from batchkiln.manifest.remote_sources import SourceNotFetched, file_name_of

@@ -12,6 +12,7 @@ import batchkiln
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import (
     AT_REST,
+    FAILED_STATES,
     FINAL_STATES,
     RETRYABLE,
     TRANSITIONS,
@@ -39,7 +40,7 @@ PARTIAL = {
     "store/diff.py:_EVENTS": CANCELABLE | {ItemState.REJECTED, ItemState.CANCELED, ItemState.HELD},  # never sent
     "presentation/chained_inputs.py:_ENDS": set(AT_REST) - {ItemState.DONE},
     "presentation/explain.py:_STUCK": WITH_SERVICE,
-    "presentation/explain.py:_ENDED": FINAL_STATES,
+    "presentation/explain.py:_ENDED": set(FINAL_STATES) - set(FAILED_STATES),
     "store/account_changes.py:_RESUMED": UNDECIDED,
     "core/outcomes.py:ITEM_STATES": UNDECIDED,
     "store/diff.py:_REDO_EVENTS": RETRYABLE | CANCELABLE | {ItemState.DONE},
