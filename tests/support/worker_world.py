@@ -228,8 +228,9 @@ class World:
         new, self._new_workers = self._new_workers, []
         return new
 
-    async def wait_while_paused(self) -> None:
+    async def wait_while_paused(self, jobs: frozenset[int]) -> None:
         """Wait for a change of the queue."""
+        assert jobs
         self.is_waiting_in_pause = True
         await self.control.recheck.wait()
 

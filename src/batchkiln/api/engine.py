@@ -18,7 +18,7 @@ from batchkiln.api.service_clients import new_service_client, refuse_shared_keys
 from batchkiln.client import ReplyMapping, RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
-from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy
+from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy, command_arguments
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, RateLimits, quiet_seconds_left
 from batchkiln.inputs import LocalInputs
@@ -74,6 +74,7 @@ class Engine:
         self._stack = AsyncExitStack()
         self._sessions: dict[str | None, ClientSession] = {}  # by proxy
         self._is_woken = True
+        self._told_paused: frozenset[int] = frozenset()
         self.has_started = False
         self.elsewhere: Mapping[tuple[str, str], AccountRest] = {}
         """The accounts, by profile and name, that were at rest in other processes when the run ended."""
@@ -86,15 +87,23 @@ class Engine:
             async with self._looking():
                 return await drive(self, self.control)
 
-    async def wait_while_paused(self) -> None:
-        """Wait for a change of the queue, such as a job that is unpaused, or for the end of the run."""
-        log.warning("run_paused", remedy="`batchkiln unpause` resumes its jobs; Ctrl-C ends the run")
-        async with self._looking():
+    async def wait_while_paused(self, jobs: frozenset[int]) -> None:
+        """Wait for a change of the queue, such as one of these jobs that is unpaused, or for the end of the run."""
+        if jobs != self._told_paused:
+            self._told_paused = frozenset(jobs)
+            names = await self.store.read(lambda reader: reader.jobs.names_of(jobs))
+            commands = " and ".join(f"`batchkiln unpause {command_arguments(name)}`" for name in names)
+            log.warning("run_paused", job=", ".join(names), remedy=f"{commands} lets it go on; Ctrl-C ends it")
+        version = await self.store.data_version()
+        if (await self.outstanding(self.control.scope)).paused_jobs != jobs:
+            self.on_wakeup()  # a process that cannot send a wakeup has changed them before the look begins
+            return
+        async with self._looking(version):
             await self.control.recheck.wait()
 
     @asynccontextmanager
-    async def _looking(self) -> AsyncIterator[None]:
-        looking = asyncio.create_task(self._check_periodically(), name="look")
+    async def _looking(self, version: int | None = None) -> AsyncIterator[None]:
+        looking = asyncio.create_task(self._check_periodically(version), name="look")
         try:
             yield
         finally:
@@ -146,9 +155,12 @@ class Engine:
         self.news.announce()
         self.control.recheck.set()
 
-    async def _check_periodically(self) -> None:
-        """Check regularly for changes by processes that cannot send a wakeup (another user or TMPDIR)."""
-        ticker, never, seen = ServiceClock(), asyncio.Event(), None
+    async def _check_periodically(self, seen: int | None) -> None:
+        """Check regularly for changes by processes that cannot send a wakeup (another user or TMPDIR).
+
+        `seen` is the version of the queue that was read before; None if it does not matter.
+        """
+        ticker, never = ServiceClock(), asyncio.Event()
         while True:
             with suppress(QueueBusy):
                 version = await self.store.data_version()

@@ -126,7 +126,7 @@ class RunResult(Shown):
         """The exit status (contract, section 4)."""
         if self.signal_status is not None:
             return ExitStatus(self.signal_status)
-        has_paused_items = any(waiting_in_pause(view) for view in self.views)
+        has_paused_items = any(view.summary.waits_in_pause for view in self.views)
         if has_paused_items and any(error.problem is AccountProblem.OVERCHARGED for _, _, error in self.blocked):
             return ExitStatus.ACCOUNT_CANNOT_WORK  # a charge exceeded the maximum that was sent, which pauses its job
         if self.left and (self.blocked or _NEEDS_DECISION & set(self.last_waits)):
@@ -146,11 +146,6 @@ def left_of(view: JobView) -> int:
 def problem_count_of(view: JobView) -> int:
     """Return the number of a job's items that are held or ended without success. Canceled items do not count."""
     return sum(view.summary.items[state] for state in PROBLEM_STATES)
-
-
-def waiting_in_pause(view: JobView) -> int:
-    """Return the number of a paused job's queued items; 0 for another job."""
-    return view.summary.items[ItemState.QUEUED] if view.summary.is_paused else 0
 
 
 log = structlog.get_logger()
@@ -213,7 +208,7 @@ class Run:
         if not self.options.selection:
             return None
         selected = await self.engine.store.run(Writer.count_selected)
-        begun = sum(view.summary.items[ItemState.QUEUED] - waiting_in_pause(view) for view in views)
+        begun = sum(view.summary.items[ItemState.QUEUED] - view.summary.waits_in_pause for view in views)
         return max(0, begun - selected)  # the selection may contain items of paused jobs
 
     async def _overview(self, jobs: Sequence[str] | None) -> Overview:
@@ -291,9 +286,9 @@ class Run:
             unselected=await self._unselected(views),
             needed=self._needed,
             paused=tuple(
-                (view.summary.name, waiting_in_pause(view))
+                (view.summary.name, view.summary.waits_in_pause)
                 for view in after.jobs
-                if view not in views and waiting_in_pause(view)
+                if view not in views and view.summary.waits_in_pause
             ),
             may_end_early=self.options.may_end_early,
             blocked=tuple((profile, account, blocked[profile, account]) for profile, account in sorted(blocked)),

@@ -134,16 +134,18 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool, assume_yes: 
     else:
         print_result(f"{job} {'is' if is_paused else 'is no longer'} paused.")
         print_status(
-            _hint_after_pause(job) if is_paused else "`batchkiln work` sends its items if no process runs them."
+            _hint_after_pause(job, common.queue_option)
+            if is_paused
+            else f"`batchkiln work{common.queue_option}` sends its items if no process runs them."
         )
     return ExitStatus.OK
 
 
-def _hint_after_pause(job: str) -> str:
-    unpause = f"`batchkiln unpause {command_arguments(job)}`"
+def _hint_after_pause(job: str, queue_option: str) -> str:
+    unpause = f"`batchkiln unpause{queue_option} {command_arguments(job)}`"
     return (
         f"To resume: {unpause}. Once only paused jobs are left, a run on a terminal waits; any other ends, and "
-        "then `batchkiln work` goes on."
+        f"then `batchkiln work{queue_option}` goes on."
     )
 
 

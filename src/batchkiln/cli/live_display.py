@@ -19,7 +19,8 @@ from batchkiln.cli.output import line_breaks
 from batchkiln.cli.progress import ProgressState, WorkerState, describe
 from batchkiln.cli.rich_console import SafeConsole, printable_text
 from batchkiln.core.cell_widths import elided
-from batchkiln.presentation.formatting import plural
+from batchkiln.core.errors import command_arguments
+from batchkiln.presentation.formatting import plural, sanitize
 
 _WIDEST_BAR: Final = 40
 _NARROWEST_BAR: Final = 10
@@ -142,6 +143,10 @@ def _counts(state: ProgressState, rank: int) -> Text:
     return counts
 
 
+def _paused(job: str) -> str:
+    return f"{sanitize(job)} is paused: `batchkiln unpause {command_arguments(job)}` resumes it, Ctrl-C ends this run"
+
+
 def _rows(state: ProgressState) -> Iterator[tuple[str, Text]]:
     """Yield each line below the bar with its label."""
     under_way = state.under_way
@@ -152,6 +157,9 @@ def _rows(state: ProgressState) -> Iterator[tuple[str, Text]]:
         yield "now" if place == 0 else "", text
     if state.last is not None:
         yield "last", Text(state.last, style="green")
+    for view in state.jobs:
+        if view.summary.waits_in_pause:
+            yield "wait", Text(_paused(view.summary.name), style="yellow")
     waits = list(dict.fromkeys(_wait(worker, state) for worker in state.workers if worker.wait is not None))
     for wait in waits[:_ACCOUNTS_SHOWN]:
         yield "wait", Text(wait, style="yellow")

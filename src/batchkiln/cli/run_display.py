@@ -10,7 +10,7 @@ from math import inf
 from typing import Final
 
 from batchkiln.api import hide_passwords
-from batchkiln.api.run import Run, RunResult, left_of, waiting_in_pause
+from batchkiln.api.run import Run, RunResult, left_of
 from batchkiln.cli.command import Common, Signals
 from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_error, print_json_lines, print_status
 from batchkiln.cli.progress import (
@@ -214,12 +214,14 @@ def _job_line(view: JobView, *, did_anything: bool) -> str:
     return f"{opening}{summary.name}: {', '.join(parts)}; {money}.{where}"
 
 
-def _waits(views: Sequence[JobView]) -> Iterator[str]:
+def _waits(views: Sequence[JobView], queue_option: str) -> Iterator[str]:
     """Yield the queued items that cannot begin: their job is paused, or they are made from others."""
     for view in views:
-        if waiting := waiting_in_pause(view):
+        if waiting := view.summary.waits_in_pause:
             name = view.summary.name
-            resuming = f"`batchkiln unpause {command_arguments(name)}`, then `batchkiln work`"
+            resuming = (
+                f"`batchkiln unpause{queue_option} {command_arguments(name)}`, then `batchkiln work{queue_option}`"
+            )
             yield f"{name} is paused with {plural(waiting, 'item')} queued. To resume: {resuming}."
         for line in waiting_lines(view.summary):
             yield f"{view.summary.name}: {line}."
@@ -251,7 +253,7 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     """Yield the problems that need a person, and the command that resumes."""
     if not common.is_quiet:
         yield from _viewing(result, is_noted=_can_redraw(is_json=common.is_json))
-    yield from _waits(result.views)
+    yield from _waits(result.views, common.queue_option)
     yield from _accounts(result)
     if result.left and WaitReason.HELD in result.last_waits:
         yield (

@@ -106,11 +106,13 @@ class Outstanding:
     """The number of items in scope that the program can still change, by state.
 
     `waiting` queued items are not included: they wait for outputs of other items, and only those are counted.
+    `paused_jobs` are the ids of the paused jobs with queued items.
     """
 
     by_state: Mapping[str, int]
     queued_in_paused_jobs: int
     waiting: int = 0
+    paused_jobs: frozenset[int] = frozenset()
 
     @property
     def total(self) -> int:

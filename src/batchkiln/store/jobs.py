@@ -145,6 +145,11 @@ class JobSummary:
         return not self.left
 
     @property
+    def waits_in_pause(self) -> int:
+        """The number of queued items, if the job is paused; else 0."""
+        return self.items[ItemState.QUEUED] if self.is_paused else 0
+
+    @property
     def has_ended(self) -> bool:
         """Whether the job has items, and each has ended."""
         return self.total > 0 and self.total == sum(self.items[state] for state in FINAL_STATES)
@@ -202,6 +207,11 @@ class Jobs:
     def names(self) -> tuple[str, ...]:
         """Return the names of all jobs, the oldest first."""
         return tuple(row["name"] for row in self._connection.execute(query("job_names")))
+
+    def names_of(self, ids: Collection[int]) -> tuple[str, ...]:
+        """Return the names of jobs by their ids, the oldest first."""
+        rows = self._connection.execute(query("job_names_of"), {"ids": json.dumps(sorted(ids))})
+        return tuple(row["name"] for row in rows)
 
     def summary(self, job_name: str) -> JobSummary:
         """Return a job's progress. Raise `InputError` for an unknown job."""

@@ -44,6 +44,9 @@ SELECT lost_item.profile, lost_item.account, 1 FROM lost_item WHERE lost_item.st
 -- name: job_names
 SELECT name FROM job ORDER BY id;
 
+-- name: job_names_of
+SELECT name FROM job WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
+
 -- name: job_by_name
 SELECT * FROM job WHERE name = :name;
 

@@ -249,12 +249,14 @@ def _money(row: Row, today: Sequence[Cursor]) -> JobCredits:
 def outstanding(connection: Session, scope: Scope) -> Outstanding:
     """Count the items of the scope that can still change without a person, for all accounts."""
     by_state: dict[str, int] = {}
-    paused = 0
+    paused, paused_jobs = 0, set[int]()
     for row in connection.execute(query("outstanding")):
         if scope.holds(row["job_id"]):
             by_state[row["state"]] = by_state.get(row["state"], 0) + row["n"]
-            paused += row["n"] if row["is_paused"] and row["state"] == ItemState.QUEUED else 0
+            if row["is_paused"] and row["state"] == ItemState.QUEUED:
+                paused += row["n"]
+                paused_jobs.add(row["job_id"])
     waiting = by_state.pop(WAITING, 0)
     if scope.is_selected:
         by_state[ItemState.QUEUED], paused = selected_queued(connection)
-    return Outstanding(by_state, paused, waiting)
+    return Outstanding(by_state, paused, waiting, frozenset(paused_jobs))

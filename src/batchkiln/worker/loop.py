@@ -35,8 +35,8 @@ class Engine(Protocol):
     async def new_workers(self) -> list[AccountWorker]:
         """Return workers for the accounts that have received work since the last call."""
 
-    async def wait_while_paused(self) -> None:
-        """Wait for a change of the queue, such as a job that is unpaused, or for the end of the run."""
+    async def wait_while_paused(self, jobs: frozenset[int]) -> None:
+        """Wait for a change of the queue, such as one of these jobs that is unpaused, or for the end of the run."""
 
     async def worker_ended(self, worker: AccountWorker, error: BaseException | None) -> bool:
         """Record that a worker has ended; return whether the others continue after its error."""
@@ -143,7 +143,7 @@ async def _until_quiet(group: asyncio.TaskGroup, engine: Engine, control: RunSta
     """
     tracks: set[tuple[int, str]] = set()
     counted: dict[int, int] = {}
-    paused = (await engine.outstanding(control.scope)).queued_in_paused_jobs if control.stays_while_paused else 0
+    paused_before = (await engine.outstanding(control.scope)).paused_jobs if control.stays_while_paused else frozenset()
     while not control.stopping.is_set():
         control.recheck.clear()
         for worker in await engine.new_workers():
@@ -157,18 +157,20 @@ async def _until_quiet(group: asyncio.TaskGroup, engine: Engine, control: RunSta
         ):
             is_settled = control.settle is None or await control.settle(control.recheck)
             if is_settled and not control.recheck.is_set():  # a person may have changed the queue meanwhile
-                if not await _is_paused_since(engine, control, paused):
+                paused = await _paused(engine, control)
+                if not paused - paused_before:
                     return
-                await engine.wait_while_paused()
+                paused_before &= paused
+                await engine.wait_while_paused(paused)
             continue
         await control.recheck.wait()
 
 
-async def _is_paused_since(engine: Engine, control: RunState, paused: int) -> bool:
-    """Return whether a person has paused work of a run that stays for it; `paused` items were before it began."""
+async def _paused(engine: Engine, control: RunState) -> frozenset[int]:
+    """Return the paused jobs for which a run may stay; none if it would begin nothing of them anyway."""
     if not control.stays_while_paused or control.blocked or not control.may_start:
-        return False
-    return (await engine.outstanding(control.scope)).queued_in_paused_jobs > paused
+        return frozenset()
+    return (await engine.outstanding(control.scope)).paused_jobs
 
 
 async def _left(engine: Engine, control: RunState, counted: dict[int, int]) -> int:

@@ -13,6 +13,7 @@ from batchkiln.cli import run_display
 from batchkiln.cli.live_display import LiveDisplay, panel
 from batchkiln.cli.progress import PlainDisplay, ProgressState, WorkerState, last_done, problem_lines
 from batchkiln.cli.rich_console import SafeConsole
+from batchkiln.cli.status import _is_over
 from batchkiln.core.forecast import EndRange
 from batchkiln.core.states import ItemState
 from batchkiln.store import LoggedEvent
@@ -58,6 +59,26 @@ def state(name: str = "birds", *, active: int = 1, failed: int = 2) -> ProgressS
 
 def event(item: str, state: ItemState, **detail: object) -> LoggedEvent:
     return LoggedEvent(1, NOW, "birds", item, "moved", state.value, dict(detail))
+
+
+def test_a_paused_job_is_told_with_the_command_that_resumes_it() -> None:
+    """A run on a terminal waits for it, and says for what."""
+    found = job_view({ItemState.DONE: 3, ItemState.QUEUED: 2}, name="birds")
+    paused = replace(found, summary=replace(found.summary, is_paused=True))
+    terminal = Terminal(80)
+    with LiveDisplay(terminal.console) as display:
+        display.show(ProgressState((paused,), ()), 0.0)
+        shown = " ".join(" ".join(terminal.rows()).split())
+
+    assert "wait birds is paused: `batchkiln unpause birds` resumes it, Ctrl-C ends this run" in shown
+
+
+def test_watch_goes_on_while_a_process_waits_for_a_paused_job() -> None:
+    """It ends with the process."""
+    found = job_view({ItemState.DONE: 3, ItemState.QUEUED: 2}, name="birds")
+    paused = replace(found.summary, is_paused=True)
+
+    assert [_is_over(paused, is_driven=is_driven) for is_driven in (True, False)] == [False, True]
 
 
 @pytest.mark.parametrize("width", WIDTHS)

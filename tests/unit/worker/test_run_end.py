@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from batchkiln.core.responses import GenerationStatus
+from batchkiln.core.states import ItemState
 from batchkiln.worker.run_state import RunState
 from support.worker_world import World
 
@@ -62,3 +64,15 @@ async def test_run_does_not_wait_for_a_job_that_was_paused_before(world: World) 
     await world.run(RunState(stays_while_paused=True))
 
     assert world.states() == {"queued": 1}
+
+
+async def test_run_does_not_wait_if_an_item_comes_back_to_a_job_that_was_paused_before(world: World) -> None:
+    """Nobody pauses anything: the failure of an item that was under way queues it again."""
+    world.enqueue("fox", "owl")
+    world.service.outcomes.append(GenerationStatus.FAILED)
+    await world.run_until("fox", ItemState.ACTIVE)
+    world.connection.execute("UPDATE job SET is_paused = 1")
+
+    await world.run(RunState(stays_while_paused=True))
+
+    assert world.states() == {"queued": 2}
