@@ -380,7 +380,10 @@ class ItemTemplate:
 
     def _column_getter(self, node: Node) -> tuple[str, Callable[[Variables, int], Any]]:
         name = self._string(node, "metadata")
-        self._require([name] if name else [], node)
+        if name:
+            self._require([name], node)
+        elif self._is_valid:  # else it is no text, which is reported
+            self._invalid(node, "a column without a name cannot be metadata", "give the column a name in the file")
         self._uses_col = self._uses_col or name == "col"
 
         def value(variables: Variables, line: int) -> Any:  # noqa: ANN401  a column's value

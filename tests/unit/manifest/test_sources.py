@@ -133,6 +133,15 @@ def test_templates_fill_every_field(tmp_path: Path) -> None:
     assert [one.name for one in items] == ["x-1", "x-2"]
 
 
+@pytest.mark.parametrize("more", ["", ", limit: 5"])
+def test_column_without_a_name_is_no_metadata(tmp_path: Path, more: str) -> None:
+    """Two such columns could not be told apart, and none has a name for the metadata."""
+    written(tmp_path, "p.tsv", "prompt\t\t\nx\tfirst\tlast\n")
+
+    with pytest.raises(InputError, match="a column without a name cannot be metadata"):
+        specs(tmp_path, f'- {{from: p.tsv, metadata: [""]{more}}}\n')
+
+
 def test_where_then_offset_then_limit(tmp_path: Path) -> None:
     """Rows are chosen first and counted afterwards; `row` stays the number in the file."""
     written(tmp_path, "p.csv", "prompt,n\n" + "".join(f"p{n},{n}\n" for n in range(1, 9)))
