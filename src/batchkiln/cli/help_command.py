@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 import batchkiln
 from batchkiln.cli.command import Common, command
-from batchkiln.cli.output import is_terminal, print_json, print_result
+from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.suggestions import closest
 
@@ -52,6 +52,9 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
             return ExitStatus.OK
         print_result()
     text = _text_of(topic)
+    if text is None and (meant := _meant(topic)) is not None:
+        print_status(f"There is no topic {topic}; this is {meant}.")
+        topic, text = meant, _text_of(meant)
     if text is None:
         raise InputError(f"there is no topic {topic}; {_hint(topic)}`batchkiln help` lists the topics")
     if common.is_json:
@@ -66,8 +69,19 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
     return ExitStatus.OK
 
 
+def _meant(topic: str) -> str | None:
+    """Return the singular or plural of a topic, or else the only topic with the word."""
+    word = _slug(topic)
+    if not word:
+        return None
+    other = word.removesuffix("s") if word.endswith("s") else f"{word}s"
+    named = [name for name in _named(word) if f"-{word}-" in f"-{name}-"]
+    found = [other] if other in pages() or other in _sections_of_all() else named
+    return found[0] if len(found) == 1 and _text_of(found[0]) is not None else None
+
+
 def _hint(topic: str) -> str:
-    """Return a near command, the topics with the word or its beginning, and without one the pages whose text has it.
+    """Return a near command, and the commands that show the topics and the pages with the word or its beginning.
 
     If there is none of them, return a near topic or section, or nothing.
     """
@@ -76,33 +90,46 @@ def _hint(topic: str) -> str:
     word = _slug(topic)
     if not word:
         return ""
-    sections = dict.fromkeys(_slug(heading[2]) for page in pages().values() for heading in _headings(page))
-    named = [name for name in dict.fromkeys([*topics(), *sections]) if f"-{word}" in f"-{name}"]
-    named = [name for name in named if name.count("-") < _WORDS_OF_TOPIC]
+    named = _named(word)
     near = closest(word, SUMMARIES)
-    hints = [f"did you mean {near[0]}?"] if near and near[0] not in named else []
-    hints += [f"topics with this word: {_listed(named)};"] if named else []
-    if not near and (found := [name for name in _pages_with(word) if name not in named]):
-        hints.append(f"pages with this word: {_listed(found)};")
-    if not hints and (close := closest(word, [*topics(), *sections])):
-        hints = [f"did you mean {close[0]}?"]
-    return "".join(f"{hint} " for hint in hints)
+    hint = f"did you mean {near[0]}? " if near and near[0] not in named else ""
+    found = [f"`batchkiln help {name}`" for name in named]
+    if not near:
+        found += [f'`batchkiln help {name}`, "{title}"' for name, title in _pages_with(word) if name not in named]
+    if found:
+        more = f"and {len(found) - _HINTS_SHOWN} more; " if len(found) > _HINTS_SHOWN else ""
+        return f"{hint}this word is in\n    " + "\n    ".join([*found[:_HINTS_SHOWN], more])
+    if not hint and (close := closest(word, [*topics(), *_sections_of_all()])):
+        return f"did you mean {close[0]}? "
+    return hint
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _HINTS_SHOWN} more" if len(names) > _HINTS_SHOWN else ""
-    return f"{', '.join(names[:_HINTS_SHOWN])}{more}"
+def _named(word: str) -> list[str]:
+    """Return the topics and the short names of sections that have the word or its beginning."""
+    names = dict.fromkeys([*topics(), *_sections_of_all()])
+    return [name for name in names if f"-{word}" in f"-{name}" and name.count("-") < _WORDS_OF_TOPIC]
 
 
-def _pages_with(word: str) -> list[str]:
-    """Return the pages whose text has the word or its beginning: those with it in a heading first, then by places."""
+def _sections_of_all() -> list[str]:
+    return [_slug(heading[2]) for page in pages().values() for heading in _headings(page)]
+
+
+def _pages_with(word: str) -> list[tuple[str, str]]:
+    """Return the pages whose text has the word or its beginning, and the heading above it.
+
+    Those with it in a heading are first, then those with the most places.
+    """
     wanted = re.compile(rf"(?<![a-z0-9]){'[-_ ]'.join(word.split('-'))}", re.IGNORECASE)
-    found: list[tuple[bool, int, str]] = []
+    found: list[tuple[bool, int, str, str]] = []
     for name, page in pages().items():
-        if number := len(wanted.findall(page.read_text("utf-8"))):
-            is_named = any(wanted.search(heading[2]) for heading in _headings(page))
-            found.append((not is_named, -number, name))
-    return [name for *_, name in sorted(found)]
+        if places := list(wanted.finditer(page.read_text("utf-8"))):
+            headings = _headings(page)
+            own = next((heading for heading in headings if wanted.search(heading[2])), None)
+            above = [heading for heading in headings if heading.start() < places[0].start()]
+            nearest = own if own is not None else above[-1] if above else None
+            title = _title(page) if nearest is None else nearest[2]
+            found.append((own is None, -len(places), name, title.replace("`", "")))
+    return [(name, title) for *_, name, title in sorted(found)]
 
 
 def _slug(heading: str) -> str:

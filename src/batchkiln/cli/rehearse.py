@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     help="The share of reviewed results that is kept, from 0 to 1; default 1. The rest is made again or dropped.",
 )
 @click.option("--full", is_flag=True, help="Run the whole program, also where a model gives the same result.")
+@click.option(
+    "--no-catalogue",
+    is_flag=True,
+    expose_value=False,
+    help="Accepted as by `run`, without an effect: a rehearsal never reads the service's catalogue.",
+)
 def rehearse(
     common: Common,
     manifests: tuple[str, ...],

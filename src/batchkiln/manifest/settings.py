@@ -214,6 +214,10 @@ class SettingsReader:
         conflicts = list(_conflicts(mode, parameters, inputs_count))
         for field, reason, remedy in conflicts:
             mark, line = _mark_of(merged, field), entry.start_mark.line
+            if field == "mode" and not mode.takes_images and "inputs" in entry.pairs and "mode" not in entry.pairs:
+                # The item is what differs: another mode in the defaults would change all others.
+                mark = entry.pairs["inputs"][0].start_mark
+                remedy = f"set `mode: {_with_images(mode)}` in this item"  # noqa: PLW2901  the item's own
             inherited = f"; {self._diagnostics.item_at(line + 1)} inherits it" if mark.line < line else ""
             self._diagnostics.at(mark, reason, remedy, context=inherited)
         if conflicts or not self._can_choose(entry, settings):
@@ -295,8 +299,8 @@ def _conflicts(mode: Mode, parameters: Parameters, inputs_count: int) -> Iterato
     if mode.takes_images and not inputs_count:
         yield "mode", f"the mode {mode} needs images", "name them by `inputs: [file, …]` or `inputs: [{item: ID}]`"
     if not mode.takes_images and inputs_count:
-        other = "image-to-video" if mode.makes_video else "image-to-image"
-        yield "mode", f"the mode {mode} takes no images, and `inputs` names some", f"did you mean `{other}`?"
+        remedy = f"did you mean `{_with_images(mode)}`?"
+        yield "mode", f"the mode {mode} takes no images, and `inputs` names some", remedy
     if not mode.makes_video:
         if parameters.duration_seconds is not None:
             yield "duration_seconds", "an image has no `duration_seconds`", "remove it, or set it to null in the item"
@@ -306,6 +310,11 @@ def _conflicts(mode: Mode, parameters: Parameters, inputs_count: int) -> Iterato
     for name in _IMAGE_ONLY:
         if getattr(parameters, name) is not None:
             yield name, f"`{name}` is for images, and {mode} makes a video", "remove it, or set it to null in the item"
+
+
+def _with_images(mode: Mode) -> Mode:
+    """Return the mode of the same result that takes images."""
+    return Mode.IMAGE_TO_VIDEO if mode.makes_video else Mode.IMAGE_TO_IMAGE
 
 
 def fingerprint(node: Node) -> object:

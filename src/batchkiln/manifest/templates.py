@@ -5,6 +5,7 @@ key of a mapping. Only listed filters and tests exist, and operations whose resu
 of a template is evaluated at most once, so the template and its variables bound the time and the size of the result.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
+from batchkiln.core.suggestions import closest
 from batchkiln.manifest.filters import FILTERS, JINJA_TESTS, TESTS, TooLarge, bounded_binary
 
 MAX_TEMPLATE_LENGTH: Final = 20_000
@@ -46,6 +48,8 @@ _REFUSED: Final = (
     *(nodes.ContextReference, nodes.DerivedContextReference),
 )
 _REFUSED_IN_WORDS: Final = {"Call": "a call", "For": "a loop", "Assign": "an assignment"}
+_ASSIGNED: Final = "`=` does not compare; equality is `==`"
+_UNKNOWN: Final = re.compile(r"No (filter|test) named '(.*)'(?: found)?\.")
 _JINJA_NAMES: Final = frozenset({"self", "super", "caller", "loop", "varargs", "kwargs"})
 
 
@@ -176,6 +180,8 @@ def compile_condition(expression: str) -> Condition:
     try:
         parser = Parser(_ENVIRONMENT, expression, state="variable")
         parsed: nodes.Expr = parser.parse_expression()
+        if parser.stream.current.type == "assign":
+            raise TemplateSyntaxError(_ASSIGNED, parser.stream.current.lineno)
         if not parser.stream.eos:
             raise TemplateSyntaxError("the expression ends before the text does", parser.stream.current.lineno)
         names = _checked_names(nodes.Template([nodes.Output([parsed], lineno=1)], lineno=1))
@@ -318,9 +324,22 @@ def _failed(error: BaseException) -> TemplateFailed:
         is_name = name != str(error) and name.startswith("'")
         return TemplateFailed(str(error).replace("'", "`"), missing=name.strip("'") if is_name else None)
     if isinstance(error, TemplateSyntaxError):
-        return TemplateFailed(f"the template is not valid: {error.message}", line=error.lineno)
+        return TemplateFailed(f"the template is not valid: {_in_words(error.message or '')}", line=error.lineno)
     if isinstance(error, SecurityError):
         return TemplateFailed(f"the template uses something that is not allowed: {error}")
     if isinstance(error, (RecursionError, MemoryError, SyntaxError, AssertionError)):
         return TemplateFailed("the template is too deeply nested")
-    return TemplateFailed(f"the template fails: {error}")
+    return TemplateFailed(f"the template fails: {_in_words(str(error))}")  # an unknown test of an `if` is found late
+
+
+def _in_words(message: str) -> str:
+    """Return Jinja's message about a mistake, or the program's own where it can name the remedy."""
+    if message.endswith("got '='"):
+        return _ASSIGNED
+    if (unknown := _UNKNOWN.fullmatch(message)) is None:
+        return message
+    kind, name = unknown.groups()
+    known = sorted(FILTERS) if kind == "filter" else sorted(filter(str.isidentifier, {*JINJA_TESTS, *TESTS}))
+    close = closest(name, known)
+    remedy = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(known)}"
+    return f"there is no {kind} `{name}`; {remedy}"

@@ -178,7 +178,6 @@ def test_the_catalogue_and_the_ids_are_checked_beside_other_mistakes(workspace: 
     reasons = [line.split(":", 3) for line in told.splitlines() if line.startswith("batchkiln: many")]
     assert [(int(line), rest.partition(": ")[2]) for *_, line, rest in reasons] == [
         (3, "`order` cannot be `fast`"),
-        (4, "the mode text-to-image takes no images, and `inputs` names some; the item in line 11 inherits it"),
         (6, "`priority` must be a whole number, and is text (high)"),
         (6, "the service lists no model `epsilon2`"),
         (7, "`metadata` must be a mapping, and is a list"),
@@ -186,6 +185,7 @@ def test_the_catalogue_and_the_ids_are_checked_beside_other_mistakes(workspace: 
         (8, "the id 'a' is already used at many.yaml:6"),
         (9, "the id 'b' is already used at many.yaml:7"),
         (9, "`prompt` must be text, and is 3"),
+        (11, "the mode text-to-image takes no images, and `inputs` names some"),
         (11, "epsilon-2 offers no aspect ratio 1:77"),
         (13, "`anmal` is undefined"),
         (14, "the service lists no model `epsilon3`"),

@@ -30,6 +30,16 @@ def test_the_document_is_one_and_has_what_the_manual_says(workspace: Workspace) 
     assert (document["seed"], document["charged_twice"], document["sound"]) == (4, 0, True)
 
 
+def test_the_options_of_a_run_without_the_catalogue_can_be_rehearsed(workspace: Workspace) -> None:
+    """A rehearsal reads no catalogue in any case, so the result is the same."""
+    name = workspace.manifest()
+
+    plain = workspace.call("rehearse", name, "--json").document
+    unchecked = workspace.call("rehearse", name, "--json", "--no-catalogue").document
+
+    assert (unchecked["jobs"][0]["items"], unchecked["bill"]) == (plain["jobs"][0]["items"], plain["bill"])
+
+
 def test_a_rehearsal_of_failures_is_three(workspace: Workspace) -> None:
     """What would not be done makes the exit status that `run` would have."""
     name = workspace.manifest()

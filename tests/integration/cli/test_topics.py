@@ -93,14 +93,13 @@ def test_nothing_is_asked_with_no_input(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     ("topic", "hint"),
     [
-        ("exit", "topics with this word: exit-codes"),
-        ("budget", "topics with this word: budgets"),
+        ("exit", "this word is in\n    `batchkiln help exit-codes`\n"),
         ("manifset", "did you mean manifest?"),
         ("runn", "did you mean run?"),
-        ("refunded", "pages with this word: "),
-        ("fuzzing", "pages with this word: reliability"),
-        ("on-change", "pages with this word: "),
-        ("suspend", "pages with this word: "),
+        ("refunded", "this word is in\n    `batchkiln help "),
+        ("fuzzing", 'this word is in\n    `batchkiln help reliability`, "'),
+        ("on-change", "this word is in\n    `batchkiln help "),
+        ("suspend", "this word is in\n    `batchkiln help "),
         ("xyzzy", "`batchkiln help` lists the topics"),
     ],
 )
@@ -110,6 +109,27 @@ def test_a_word_of_a_topic_leads_to_it(workspace: Workspace, topic: str, hint: s
 
     assert result.exit == 2
     assert f"there is no topic {topic}; {hint}" in result.err
+
+
+@pytest.mark.parametrize(
+    ("topic", "meant"), [("budget", "budgets"), ("variants", "variants-and-reviews"), ("hook", "hooks")]
+)
+def test_a_topic_of_nearly_this_name_is_shown(workspace: Workspace, topic: str, meant: str) -> None:
+    """The other of singular and plural, or the only topic with the word."""
+    result, whole = workspace.call("help", topic), workspace.call("help", meant)
+
+    assert (result.exit, result.out) == (0, whole.out)
+    assert result.err == f"There is no topic {topic}; this is {meant}.\n"
+
+
+def test_each_page_with_a_word_is_named_by_a_command_that_shows_it(workspace: Workspace) -> None:
+    """With the heading above the word, which is what to look for in a long page."""
+    told = workspace.call("help", "credits_per_day").err
+
+    found = re.findall(r"^    `batchkiln help (\S+)`, \"(.+)\"$", told, re.MULTILINE)
+    assert len(found) == 8
+    for name, title in found:
+        assert title in workspace.call("help", name).out.replace("`", "")
 
 
 def test_a_section_is_found_without_its_article(workspace: Workspace) -> None:

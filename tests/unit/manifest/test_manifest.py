@@ -167,6 +167,23 @@ def test_default_that_an_item_cannot_have_names_the_item(tmp_path: Path) -> None
     assert found[0].remedy == "remove it, or set it to null in the item"
 
 
+@pytest.mark.parametrize(
+    ("inherited", "remedy"),
+    [
+        ("mode: text-to-image", "set `mode: image-to-image` in this item"),
+        ("mode: text-to-video, parameters: {duration_seconds: 5}", "set `mode: image-to-video` in this item"),
+    ],
+)
+def test_an_item_with_images_is_told_to_set_its_own_mode(tmp_path: Path, inherited: str, remedy: str) -> None:
+    """Another mode in the defaults would change all other items."""
+    head = HEADER.replace("mode: text-to-image", inherited)
+    found = mistakes(tmp_path, head + "- {id: a, prompt: p}\n- {prompt: p, inputs: [{item: a}]}\n")
+
+    assert places(found) == [(HEADER_LINES + 2, 15)]
+    assert "takes no images, and `inputs` names some" in found[0].reason
+    assert found[0].remedy == remedy
+
+
 def test_default_that_no_item_can_have_hides_no_other_mistake(tmp_path: Path) -> None:
     """It is reported once, with the first item that inherits it."""
     head = HEADER.replace("text-to-image", "text-to-image, parameters: {duration_seconds: 5}")

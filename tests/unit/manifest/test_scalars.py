@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from batchkiln.manifest.templates import TemplateFailed, compile_template
+from batchkiln.manifest.templates import TemplateFailed, compile_condition, compile_template
 from batchkiln.yaml_reading.yaml_parser import resolve
 
 
@@ -76,3 +76,33 @@ def test_what_is_no_text_is_not_printed(value: object) -> None:
     for template in ("{{ a }}", "x{{ a }}", "{{ a if true else a }}"):
         with pytest.raises(TemplateFailed):
             compile_template(template).render({"a": value})
+
+
+@pytest.mark.parametrize("expression", ["cat = 'x'", "(cat = 'x')", "a == 1 and cat = 'x'", "not cat = 'x'"])
+def test_one_equals_sign_names_the_comparison(expression: str) -> None:
+    """As in SQL, which many who filter tables know."""
+    with pytest.raises(TemplateFailed, match="`=` does not compare; equality is `==`"):
+        compile_condition(expression)
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{{ a | uper }}", "there is no filter `uper`; did you mean `upper`?"),
+        ("{{ a | xyzzy }}", "there is no filter `xyzzy`; there are "),
+        ("{{ a is defned }}", "there is no test `defned`; did you mean `defined`?"),
+        ("{% if a = 1 %}x{% endif %}", "`=` does not compare; equality is `==`"),
+    ],
+)
+def test_what_a_template_does_not_know_is_told_with_a_remedy(template: str, reason: str) -> None:
+    """Filters, tests and the sign of a comparison."""
+    with pytest.raises(TemplateFailed) as told:
+        compile_template(template)
+
+    assert told.value.reason.startswith(f"the template is not valid: {reason}")
+
+
+def test_an_unknown_test_of_an_if_is_told_alike() -> None:
+    """Jinja looks it up when the template is rendered."""
+    with pytest.raises(TemplateFailed, match="there is no test `defned`; did you mean `defined`"):
+        compile_template("{% if a is defned %}x{% endif %}").render({"a": 1})

@@ -94,11 +94,10 @@ def test_mistakes_of_the_header_are_at_their_field() -> None:
 
 def test_other_places_in_a_reason_are_named_too() -> None:
     """An item that inherits a mistake of the defaults, and the template of a row's file."""
-    place, reason = mistakes_of(
-        {"defaults": SMALL | {"inputs": []}}, "A fox", {"prompt": "A fox", "inputs": ["a.png"]}
-    )[0]
+    video = SMALL | {"mode": "text-to-video", "parameters": {"duration_seconds": 5}}
+    place, reason = mistakes_of({"defaults": video}, "A fox", {"prompt": "A fox", "mode": "text-to-image"})[0]
 
-    assert place == "defaults.mode"
+    assert place == "defaults.parameters.duration_seconds"
     assert reason.endswith("; items[1] inherits it")
 
 
