@@ -37,6 +37,7 @@ from batchkiln.presentation.chained_inputs import awaiting_line, effect_lines
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.presentation.overview import review_line
 from batchkiln.presentation.show_documents import review_step_document
+from batchkiln.presentation.takers import who_takes
 
 _SHOWN: Final = 1000
 _KEYS: Final = "k keep, d drop, r make again, u undo, n next, p previous, q quit"
@@ -108,6 +109,7 @@ async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, 
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
         changed = [name for report in reports.values() for name in report.changed]
         effects = await changes.reader.read(lambda reader: reader.reviews.effects(job, changed, known))
+        takers = await changes.reader.read(who_takes, common.queue_option)
     if common.is_json:
         print_json(reviewed_document(job, reports, summary, effects))
     else:
@@ -117,6 +119,8 @@ async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, 
             print_result(f"{effect}.")
         if line := review_line(summary):
             print_result(line)
+        if effects.ready.items:
+            print_status(takers)
     return ExitStatus.OK
 
 
@@ -170,7 +174,10 @@ async def _go_through(common: Common, job: str, wanted: Filter, *, is_all: bool,
         with _single_keys():
             await session.run()
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
+        takers = await changes.reader.read(who_takes, common.queue_option)
     print_result(f"{job}: {session.decided:,} decided. {review_line(summary) or 'Nothing is left to review.'}")
+    if session.has_released:
+        print_status(takers)
     return ExitStatus.OK
 
 
@@ -181,6 +188,7 @@ class _Session:
         self, changes: Changes, job: str, wanted: Filter, known: KnownPrice, *, is_all: bool, is_opened: bool
     ) -> None:
         self.decided = 0
+        self.has_released = False
         self._known = known
         self._changes = changes
         self._job = job
@@ -250,6 +258,7 @@ class _Session:
 
     async def _print_effects(self, name: str) -> None:
         effects = await self._changes.reader.read(lambda reader: reader.reviews.effects(self._job, [name], self._known))
+        self.has_released = self.has_released or bool(effects.ready.items)
         for effect in effect_lines(effects):
             print_status(f"{effect}.")
 

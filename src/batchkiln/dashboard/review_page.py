@@ -1,11 +1,12 @@
 """The review page: what was made, large and side by side, with a key for each decision."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from aiohttp import web
 
-from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
+from batchkiln.api import Decided, ItemSummary, KnownPrice, Reader, ReviewReport, ReviewStep
 from batchkiln.api.local_service import known_price
 from batchkiln.config import Config
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
@@ -13,6 +14,7 @@ from batchkiln.dashboard.file_faults import faults_of, missing_inputs
 from batchkiln.dashboard.messages import done_message
 from batchkiln.dashboard.rendering import review_url
 from batchkiln.presentation.chained_inputs import awaiting_line, effect_lines
+from batchkiln.presentation.takers import who_takes
 
 _DIGITS_MAX: Final = 18
 
@@ -85,9 +87,17 @@ def _read(
     step = reader.reviews.step(job, at, is_all=is_all)
     left = 0 if step is None else reader.reviews.left(job, at=step.items[0].id)
     item = None if last is None else reader.reviews.item(job, last)
-    effects = () if item is None else tuple(effect_lines(reader.reviews.effects(job, [item.name], known)))
+    effects = () if item is None else tuple(_effects(reader, job, item, known))
     awaiting = None if step is None else awaiting_line(reader.reviews.awaiting(step, known))
     return step, item, left, effects, awaiting
+
+
+def _effects(reader: Reader, job: str, item: ItemSummary, known: KnownPrice) -> Iterator[str]:
+    """Yield what the verdict about an item means, and who begins what it lets begin, without full stops."""
+    effects = reader.reviews.effects(job, [item.name], known)
+    yield from effect_lines(effects)
+    if effects.ready.items:
+        yield who_takes(reader).removesuffix(".")
 
 
 def _is_all(request: web.Request) -> bool:

@@ -55,8 +55,9 @@ def test_price_of_the_clip_is_told_while_it_waits_for_a_choice_and_at_the_choice
     plan = workspace.call("plan", manifest, "--json").document
     assert plan["cost"]["credits"] == 50
     assert plan["jobs"][0]["to_make"]["unpriced"] == 0
-    kept = workspace.call("review", "owls", "--keep", "owl-still-2").out
-    assert "owl-clip can begin now (about 50 credits)." in kept
+    kept = workspace.call("review", "owls", "--keep", "owl-still-2")
+    assert "owl-clip can begin now (about 50 credits)." in kept.out
+    assert "`batchkiln work` takes them now" in kept.err
     assert "owl-still-1 is used, and not owl-still-2" in workspace.call("review", "owls", "--keep", "owl-still-1").out
 
 
