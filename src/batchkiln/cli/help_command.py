@@ -169,7 +169,7 @@ def index_of_pages() -> list[tuple[str, list[tuple[str, str]]]]:
             if line.startswith("## "):
                 sections.append((line.removeprefix("## "), []))
             elif (entry := _ENTRY.match(line)) and (name := names.get(index.parent / entry[1])) is not None:
-                sections[-1][1].append((name, entry[2]))
+                sections[-1][1].append((name, _LINK.sub(r"\1", entry[2])))
     return [section for section in sections if section[1]]
 
 

@@ -68,10 +68,10 @@ _OTHER_WORDS: Final = {
     "delete": "cancel",
     "download": "fetch",
     "kill": "cancel",
-    "list": "items",
+    "list": "status items",
     "log": "events",
     "logs": "events",
-    "ls": "items",
+    "ls": "status items",
     "new": "init",
     "price": "plan",
     "ps": "status",
@@ -83,7 +83,7 @@ _OTHER_WORDS: Final = {
     "version": "--version",
     "web": "dashboard",
 }
-"""Names of commands in other programs, and the command here."""
+"""Names of commands in other programs, and the commands here: jobs are listed by one, and their items by another."""
 
 
 class Program(click.Group):
@@ -111,8 +111,8 @@ class Program(click.Group):
             return found.name, found, [args[-1]]
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             near = closest(args[0], _COMMANDS)
-            near = [_OTHER_WORDS[args[0]]] if args[0] in _OTHER_WORDS else near
-            hint = f"; did you mean `{near[0]}`?" if near else ""
+            near = _OTHER_WORDS[args[0]].split() if args[0] in _OTHER_WORDS else near
+            hint = f"; did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else ""
             raise click.UsageError(f"there is no command `{args[0]}`{hint}", ctx)
         return super().resolve_command(ctx, args)
 

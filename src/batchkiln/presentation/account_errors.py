@@ -34,9 +34,9 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "requests, then run the same command again; `batchkiln retry` queues the refused items again"
     ),
     AccountProblem.UNREACHABLE: (
-        "the service has not been reached since the run began: check `base_url` or BATCHKILN_BASE_URL, and the network "
-        "(`batchkiln doctor`), then run the same command again, which charges nothing twice; `--contact-timeout 0` "
-        "waits for the service"
+        "the service has given no usable answer since the run began: check `base_url` or BATCHKILN_BASE_URL, and the "
+        "network (`batchkiln doctor`), then run the same command again, which charges nothing twice; "
+        "`--contact-timeout 0` waits for the service"
     ),
     AccountProblem.OVERCHARGED: (
         "the service charged more than the maximum that was sent, so its prices are unreliable and the job was "

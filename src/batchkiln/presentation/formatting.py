@@ -18,7 +18,7 @@ REASONS: Final[Mapping[WaitReason, str]] = {
     WaitReason.THROTTLED: "the service, which asked for a pause (a limit was reached)",
     WaitReason.OTHER_GENERATION: "the end of a generation that another program or API key started on this account",
     WaitReason.EDGE_FIREWALL: "the service's firewall: this machine sent too many requests a minute",
-    WaitReason.UNREACHABLE: "the service, which cannot be reached",
+    WaitReason.UNREACHABLE: "a usable answer from the service",
     WaitReason.UNAVAILABLE: "the service, which is temporarily unavailable",
     WaitReason.NOT_UNDERSTOOD: "a reply that the program understands: the service answers, but not as documented",
     WaitReason.NO_PRICE: "its price: every request for a quote has failed",

@@ -211,7 +211,7 @@ def test_status_says_what_is_not_understood(queued: Workspace) -> None:
 
     assert "not understood" in said.lower()
     assert "names no price" in said
-    assert "cannot be reached" not in said
+    assert "usable answer" not in said
     assert [(entry["call"], entry["shape"]) for entry in account["not_understood"]] == [("quote", '{"amount": string}')]
     assert "reply that the program understands" in queued.call("show", "foxes", "fox-1").out
 

@@ -322,9 +322,8 @@ def test_service_that_never_answers_ends_the_run(workspace: Workspace) -> None:
     ended = workspace.call("run", "one.yaml", "--yes", "--contact-timeout", "0.5", **nobody)
 
     assert ended.exit == 4
-    assert (
-        "cannot work: the service has not been reached since the run began.\n    Check `base_url` or BATCH" in ended.err
-    )
+    cause = "cannot work: the service has given no usable answer since the run began."
+    assert f"{cause}\n    Check `base_url` or BATCH" in ended.err
     assert workspace.call("status", "one", "--json").document["items"]["queued"] == 1
 
 

@@ -226,7 +226,8 @@ def test_help_and_version_need_no_queue(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("ls",), "there is no command `ls`; did you mean `items`?"),
+        (("ls",), "there is no command `ls`; did you mean `status` or `items`?"),
+        (("list",), "there is no command `list`; did you mean `status` or `items`?"),
         (("version",), "did you mean `--version`?"),
         (("retyr",), "did you mean `retry`?"),
         (("xyzzy",), "`batchkiln --help` explains its use"),

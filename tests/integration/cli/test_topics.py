@@ -55,6 +55,7 @@ def test_topics_are_the_pages_of_the_manual(workspace: Workspace) -> None:
     command, unknown = workspace.call("help", "run"), workspace.call("help", "manifst")
 
     assert "  manifest " in listed.out
+    assert "](" not in listed.out  # no markup of a link
     assert re.search("overnight-batch +hundreds of rows", listed.out)
     assert all(re.search(f"^  {name} +.", listed.out, re.MULTILINE) for name in pages())
     assert workspace.call("help", "http").out.startswith("# HTTP interface\n")  # not the guide of this name

@@ -128,7 +128,7 @@ def test_a_wait_is_reported_with_its_reason_and_end() -> None:
 def test_an_outage_has_a_next_try_and_no_end() -> None:
     """The wait is only that of the next try, and nobody knows when a service that cannot be reached is back."""
     for told in (drawn(state(WaitReason.UNREACHABLE)), plain_line(state(WaitReason.UNREACHABLE))):
-        assert "cannot be reached (next try in 8 s)" in told
+        assert "waiting for a usable answer from the service (next try in 8 s)" in told
         assert "until" not in told
         assert "ends" not in told
 

@@ -131,10 +131,23 @@ def test_a_service_that_never_answered_said_nothing(capsys: pytest.CaptureFixtur
 
     told = capsys.readouterr().err
     first, remedy, last, *_ = told.splitlines()
-    assert first == "The account studio/main cannot work: the service has not been reached since the run began."
+    assert first == "The account studio/main cannot work: the service has given no usable answer since the run began."
     assert remedy.startswith("    Check `base_url`")
     assert last == "    The last try: could not connect."
     assert "The service said" not in told
+
+
+def test_an_address_of_something_else_is_not_called_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
+    """It answered, but not like this API, as with a mistyped path: 404 for everything."""
+    words = "the address answers, but not like this API (status 404, text/html)"
+    silent = AccountBlocked(AccountProblem.UNREACHABLE, ErrorInfo("unreachable", words))
+
+    print_run_summary(RunResult((LEFT,), blocked=(("studio", "main", silent),)), common("run", "birds.yaml"))
+
+    told = capsys.readouterr().err
+    assert "the service has given no usable answer" in told
+    assert words in told
+    assert "reached" not in told
 
 
 def test_a_result_without_rest_names_none() -> None:
@@ -198,7 +211,7 @@ def test_what_is_not_understood_is_four_with_the_shape_and_the_remedy(capsys: py
     assert ending.exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
     for part in ("studio/main", "names no price", entry.shape, "Nothing was charged", "ask-again", entry.remedy):
         assert part in said
-    assert "cannot be reached" not in said
+    assert "usable answer" not in said
 
 
 def test_a_run_that_ended_says_how_to_look_at_the_results(capsys: pytest.CaptureFixture[str]) -> None:

@@ -226,7 +226,7 @@ async def test_what_is_not_understood_is_reported_once(world: World) -> None:
     assert "not understood" in notice.title
     assert strange.lacking in notice.text
     assert strange.shape in notice.text
-    assert "cannot be reached" not in notice.text
+    assert "usable answer" not in notice.text
     assert [one.id for one in await stands(world)] == [notice.id]
 
 
