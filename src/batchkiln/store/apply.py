@@ -142,8 +142,8 @@ def apply_manifest(
 
     `profile` is the resolved one; `now` is milliseconds of service time. With `contents`, an unchanged manifest is
     recognised without reading `placed`. `on_stored` is called with the number of new items stored so far, and of all.
-    Raise one `InputError` with all mistakes,
-    including those that reading `placed` raises at its end; then nothing is enqueued.
+    Raise one `InputError` with all mistakes, including those that reading `placed` raises at its end; then nothing is
+    enqueued.
     """
     with compared(
         connection,

@@ -12,7 +12,7 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import InputError
 from batchkiln.core.responses import ModelEntry
 from batchkiln.core.states import Event
-from batchkiln.manifest import open_manifest
+from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.store import apply
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.plans import ManifestPlan, Plans
@@ -346,6 +346,19 @@ def test_rows_that_are_stored_together_are_as_those_stored_one_by_one(tmp_path: 
     other.connection.close()
 
 
+def apply_whole(queue: QueueFile, manifest: Manifest) -> None:
+    """Apply all portions of a manifest, without what was recorded of it before."""
+    apply_manifest(
+        queue.connection,
+        manifest.job,
+        manifest.portions(),
+        profile="local",
+        now=NOW,
+        options=ApplyOptions(),
+        diagnostic_at=manifest.diagnostic_at,
+    )
+
+
 def test_two_entries_with_the_same_ids_are_refused(tmp_path: Path, queue: QueueFile) -> None:
     """Ids of the rows' numbers differ within an entry, and not from those of another entry for the same file."""
     folder = Folder(tmp_path, queue, text=MANIFEST + MANIFEST.partition("items:\n")[2])
@@ -353,15 +366,7 @@ def test_two_entries_with_the_same_ids_are_refused(tmp_path: Path, queue: QueueF
     manifest = open_manifest("birds.yaml", working_dir=tmp_path)
 
     with pytest.raises(InputError, match=r"rows\.tsv:2:1: several items here have the id 'rows-1'"):
-        apply_manifest(
-            queue.connection,
-            manifest.job,
-            manifest.portions(),
-            profile="local",
-            now=NOW,
-            options=ApplyOptions(),
-            diagnostic_at=manifest.diagnostic_at,
-        )
+        apply_whole(queue, manifest)
     assert queue.all("SELECT * FROM job") == []
 
 
@@ -373,12 +378,4 @@ def test_id_that_a_row_takes_from_an_item_is_refused(tmp_path: Path, queue: Queu
     manifest = open_manifest("birds.yaml", working_dir=tmp_path)
 
     with pytest.raises(InputError, match=r"the id 'rows-4' is already used at rows\.tsv:5"):
-        apply_manifest(
-            queue.connection,
-            manifest.job,
-            manifest.portions(),
-            profile="local",
-            now=NOW,
-            options=ApplyOptions(),
-            diagnostic_at=manifest.diagnostic_at,
-        )
+        apply_whole(queue, manifest)
