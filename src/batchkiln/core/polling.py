@@ -65,6 +65,7 @@ _REACH: Final = 2.25  # medians as far from the guess as so many of its spreads
 _LEAST_REACH: Final = log(3)
 _WITHIN: Final = 5.0  # spreads on each side of the median: all but a part in a million
 _ODD: Final = 0.003  # the probability of any interval under any distribution: a service that was down, or retried
+_LOG_ODD: Final = log(_ODD)
 _MEMORIES: Final = (0.99, 0.85)  # factors on an observation's weight for each newer one
 _LEARNING: Final = 0.67  # of the mixture: the n-th observation moves this power of 1 / n of its weight
 _LEAST_LEARNING: Final = 0.05  # and never less, so that it follows a service that changes
@@ -135,13 +136,12 @@ class DurationModel:
         """Learn from an observation."""
         self.seen += 1
         self._schedule = None
-        fit = self._fit(observation)
+        fit, logs = self._fit(observation)
         foretold = [sum(map(mul, belief, fit)) for belief in self._beliefs]
         trust = _normalized([each * probability for each, probability in zip(self._trust, foretold, strict=True)])
         self._trust = [
             (1 - _RENEWAL) * each + _RENEWAL * first for each, first in zip(trust, _FIRST_TRUST, strict=True)
         ]
-        logs = list(map(log, fit))
         self._fits = [
             [memory * old + new for old, new in zip(fits, logs)]  # noqa: B905  a check for each would take as long
             for memory, fits in zip(_MEMORIES, self._fits, strict=True)
@@ -153,24 +153,25 @@ class DurationModel:
             [weight * (kept + scale * each) for weight, each in zip(mixture, fit)],  # noqa: B905  as above
         ]
 
-    def _fit(self, observation: Observation) -> list[float]:
-        """Return the likelihood of an observation under each distribution.
+    def _fit(self, observation: Observation) -> tuple[list[float], list[float]]:
+        """Return the likelihood of an observation under each distribution, and its logarithm.
 
         Nearly all of a distribution is within `_WITHIN` spreads of its median, and the medians of each spread ascend.
         """
-        low, high, fit = -inf, log(observation.ended_seconds), list[float]()
+        low, high, fit, logs = -inf, log(observation.ended_seconds), list[float](), list[float]()
         if observation.going_seconds > 0:
             low = log(observation.going_seconds)
         for spread, medians in self._medians.items():
             first, last = (bisect_left(medians, moment) for moment in (low - _WITHIN * spread, high + _WITHIN * spread))
             factor = 1 / (spread * _ROOT)
-            fit += [_ODD] * first
-            fit += [
+            near = [
                 _ODD + (erf((high - median) * factor) - erf((low - median) * factor)) / 2
                 for median in medians[first:last]
             ]
-            fit += [_ODD] * (len(medians) - last)
-        return fit
+            after = len(medians) - last
+            fit += [*repeat(_ODD, first), *near, *repeat(_ODD, after)]
+            logs += [*repeat(_LOG_ODD, first), *map(log, near), *repeat(_LOG_ODD, after)]
+        return fit, logs
 
     def _belief(self, fits: list[float]) -> list[float]:
         """Return the weights of the distributions whose fits to the observations are given as logarithms."""
@@ -230,7 +231,7 @@ def guess_from(similar: Sequence[tuple[DurationModel, float]]) -> Guess:
 
 _SIBLING_SPREAD: Final = 0.2
 _OTHER_VARIATION: Final = 0.2  # the weight of any variation, beside that of similar kinds
-_UNLIKELY: Final = 50.0  # distributions that fit worse by so much, as a logarithm, have no weight
+_UNLIKELY: Final = 37.0  # distributions that fit worse by so much, as a logarithm, have no weight
 _NEGLIGIBLE: Final = 3e-3  # distributions with so small a part of the greatest weight are left out
 
 
@@ -313,8 +314,10 @@ class _Shares:
 
 def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float, shares: _Shares) -> _Schedule:
     """Choose the next poll for each step, backwards from the last. A gap never exceeds two intervals."""
-    mean = sum(weight * exp(shape.log_median) for shape, weight in likely)
-    square = sum(weight * exp(2 * shape.log_median + shape.spread**2) for shape, weight in likely)
+    mean = square = 0.0
+    for (log_median, spread), weight in likely:
+        mean += weight * exp(log_median)
+        square += weight * exp(2 * log_median + spread**2)
     deviation = sqrt(max(0.0, square - mean**2))
     if deviation > _TOO_VARIED * interval:
         return _Schedule(interval, 0, ())
@@ -333,12 +336,14 @@ def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float, shar
         for moment, ended, part in zip(moments, share, partial, strict=True)
     ]
     following = [0] * count
+    latest = len(moments) - 1  # the more have ended, the later is the best next poll: going back, it never grows
     for now in range(count - 1, -1, -1):
         ended = share[now]
-        window = slice(now + gap, now + 2 * gap + 1)
+        window = slice(now + gap, min(now + 2 * gap, latest) + 1)
         idles = list(map(sub, seen[window], map(mul, moments[window], repeat(ended))))
         idle = min(idles)
-        following[now] = first + now + gap + idles.index(idle)
+        latest = now + gap + idles.index(idle)
+        following[now] = first + latest
         seen[now] = moments[now] * ended + idle
     clock = range(-first % gap, len(moments), gap)  # polls every interval, from where the first may find an end
     idle_by_clock = sum(

@@ -103,6 +103,7 @@ class EventModel:
         self._requests = 0
         self._account = queue.account or profile.account_names[0]
         self._rates = RateLimits.of(profile.limits, profile.day)
+        self._today = EPOCH, EPOCH  # the start and the end of the service day
         self._polls = PollTiming(DurationModels(profile.limits.poll_interval_seconds))
         self._used: dict[datetime, list[int]] = {}  # creates, reads and credits by service day
         self._generation: _Generation | None = None
@@ -145,7 +146,7 @@ class EventModel:
 
     def _look(self, now: ClockReading) -> tuple[QueueView, AccountView]:
         """Return what the planner decides by."""
-        days, generation = self._rates.days(now), self._generation
+        days, generation = self._days(now), self._generation
         attempt = touched_at = None
         worth_at = -inf
         if generation is not None:
@@ -199,7 +200,7 @@ class EventModel:
     def _submit(self, candidate: Candidate, now: ClockReading) -> None:
         assert candidate.cost is not None, "only a quoted item is submitted"
         self._is_sending = True
-        cost, day, recorded_at = candidate.cost, self._rates.days(now)[-1], now.instant
+        cost, day, recorded_at = candidate.cost, self._days(now)[-1], now.instant
         is_last = self._queue.is_last(candidate)
         item = self._queue.begin(candidate, cost, day)
         self._usage_on(day)[2] += cost
@@ -212,7 +213,7 @@ class EventModel:
         now = self._now()
         self._requests += 1
         self._rates.acquire(kind)
-        days = self._rates.days(now)
+        days = self._days(now)
         self._count(kind, days)
         arrives_at = self._arrival()
         sent = _Sent(kind, self._time, arrives_at, days)
@@ -225,7 +226,7 @@ class EventModel:
         self._offset = self._offset.observe(date, sent_at=sent.sent_at, received_at=self._time, expected=self._zero)
         now = self._reading = self._offset.now(self._time)
         self._rates.release(sent.kind, now.monotonic)
-        self._count(sent.kind, [day for day in self._rates.days(now) if day not in sent.days])
+        self._count(sent.kind, [day for day in self._days(now) if day not in sent.days])
         on_reply(sent)
 
     def _described(self, sent: _Sent) -> None:
@@ -307,6 +308,15 @@ class EventModel:
         if self._reading.monotonic != self._time:
             self._reading = self._offset.now(self._time)
         return self._reading
+
+    def _days(self, now: ClockReading) -> tuple[datetime, ...]:
+        """Return what `RateLimits.days` does. It is computed again around a reset only."""
+        began_at, resets_at = self._today
+        if began_at <= now.instant and now.latest < resets_at:
+            return (began_at,)
+        day = self._rates.day
+        self._today = day.start_of(now.instant), day.reset_after(now.instant)
+        return self._rates.days(now)
 
     def _ms_of(self, at: float) -> int:
         """Return the service's instant at a time of the loop, in milliseconds."""
