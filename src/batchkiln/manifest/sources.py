@@ -23,7 +23,7 @@ MAX_COLUMNS: Final = 10_000
 MAX_ROW_GROUP_SIZE_BYTES: Final = 1 << 30
 PARQUET: Final = "parquet"
 _PARQUET_ROWS: Final = 64  # few: each may have long texts
-_BLOCK_SIZE_BYTES: Final = 1 << 16
+_BLOCK_SIZE_BYTES: Final = 1 << 18
 _PIECE_SIZE_BYTES: Final = 1 << 16
 _CSV_ROWS: Final = 500
 # The size of a decompressed file, in multiples of its own. Rows that share a long text reach hundreds; gzip itself
@@ -209,7 +209,7 @@ class Rows:
     def _tsv_portions(self) -> Iterator["_Portion"]:
         first = 1
         for block in self._lines.blocks():
-            number = block.count("\n") + 1
+            number = self._lines.block_lines
             lines: Sequence[int] = range(first, first + number)
             first += number
             is_plain = '"' not in block and "\r" not in block
@@ -279,6 +279,8 @@ class _Lines:
 
     def __init__(self, stream: Readable, allowed_size_bytes: int | None) -> None:
         self.record_size_bytes = 0
+        self.block_lines = 0
+        """The number of lines in the block that was read last, so that nobody counts them again."""
         self._number = 0  # of lines read
         self._stream = stream
         self._left_size_bytes = allowed_size_bytes
@@ -296,12 +298,15 @@ class _Lines:
                 try:
                     text = block.decode()
                 except UnicodeDecodeError:
+                    self.block_lines = 1
                     for raw in block.split(b"\n"):  # up to the line with the error
                         self._number += 1
                         yield raw.decode()
                     continue
+                ends = text.count("\n")
+                self.block_lines = ends + (text[-1] != "\n")
                 yield text.removesuffix("\n")
-                self._number += text.count("\n")
+                self._number += ends
         except UnicodeDecodeError as error:
             column = len(error.object[: error.start].decode("utf-8", "replace")) + 1
             reason = f"the byte 0x{error.object[error.start]:02X} is not UTF-8"

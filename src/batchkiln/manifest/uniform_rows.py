@@ -94,7 +94,7 @@ class UniformTemplate:
         """Return the texts of some rows, at least one; None if any of them may be invalid or need a change."""
         columns: list[Sequence[Any]] = [*rows.columns, rows.numbers]
         prompts, names = self.prompt.filled(columns), self.name.filled(columns)
-        if not (_are_plain(prompts, self.longest) and _are_plain(names, MAX_ID_LENGTH) and _end_without_space(names)):
+        if not (_are_plain(prompts, self.longest) and _are_plain(names, MAX_ID_LENGTH) and _end_plainly(names)):
             return None
         if self.metadata is None:
             return names, prompts, None
@@ -112,9 +112,11 @@ def _are_plain(texts: Sequence[str], longest: int) -> bool:
         min(map(len, texts)) > 0
         and max(map(len, texts)) <= longest
         and "".join(texts).isprintable()
-        and " " not in {text[0] for text in texts}
+        and texts[0][0] != " "
+        and "\n " not in "\n".join(texts)
     )
 
 
-def _end_without_space(texts: Sequence[str]) -> bool:
-    return " " not in {text[-1] for text in texts}
+def _end_plainly(texts: Sequence[str]) -> bool:
+    """Return whether none of some printable texts ends with a space."""
+    return texts[-1][-1] != " " and " \n" not in "\n".join(texts)

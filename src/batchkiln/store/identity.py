@@ -104,10 +104,10 @@ def equal_requests(connection: Session) -> tuple[int, tuple[tuple[str, str], ...
 
     Only the items of one `repeat` do not count.
     """
-    connection.execute(query("index_placed_requests"))
     number = int(connection.execute(query("count_equal_requests")).fetchone()[0])
     if not number:
         return 0, ()
+    connection.execute(query("index_placed_requests"))  # to count, a sort is enough
     rows = connection.execute(query("equal_requests"), {"limit": SHOWN}).fetchall()
     return number, tuple((row["name"], row["first_name"]) for row in rows)
 
