@@ -144,7 +144,7 @@ def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
             "stale",
             name,
             f"{_items(chains.stale)} {verb} made from a file that is no longer current, because its item was made "
-            "again since, or another variant was chosen. Nothing is made again unasked; "
+            "again since, or another version or variant was chosen. Nothing is made again unasked; "
             f"`batchkiln items {command_arguments(name)}` names stale items",
         )
     if chains.waiting_for_pruned:
