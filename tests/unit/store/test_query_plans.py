@@ -29,7 +29,6 @@ SCANNED: Final = {
     "job_credits": {"attempt USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally", "rest_tally USING INDEX tally_open"},
-    "made_from_reviewed": {"wanted"},  # what is made from a few items
     "count_left": {"open_steps"},  # at most as many as are counted
     "forecast_classes": {"t"},  # counters of one job
     "job_models": {"t"},
