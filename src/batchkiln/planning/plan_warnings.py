@@ -81,6 +81,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             f"{refused.item}: {refused.error.code}: {refused.error.message}{_names(refused.count, job.named(refused))}",
         )
     yield from _retention_warnings(job)
+    yield from _profile_warnings(job)
     yield from _chain_warnings(job)
     yield from _upload_warnings(job, profile.limits)
     told = _reasons(plan, job.manifest.profile)
@@ -134,6 +135,17 @@ def note_of_images_to_make(job: JobPlan, plan: Plan) -> str:
         return f"{text}; the prices are {found}"
     lacking = f"{job.to_make_unpriced:,} of them {_has(job.to_make_unpriced)} no price yet"
     return f"{text}; {lacking}, and the other prices are {found}"
+
+
+def _profile_warnings(job: JobPlan) -> Iterator[PlanWarning]:
+    name, profile = job.manifest.spec.name, job.manifest.report.moved_from
+    if profile is not None:
+        yield PlanWarning(
+            "profile",
+            name,
+            f"its items have the profile {profile}: `run` moves them to {job.manifest.profile}, since none was sent. "
+            f"With `--profile {profile}` they stay there",
+        )
 
 
 def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
