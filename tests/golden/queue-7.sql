@@ -720,6 +720,11 @@ CREATE TABLE variant_group (
     choose INTEGER CHECK (choose >= 1),                      -- NULL: nothing waits for a choice
     UNIQUE (job_id, name)
 ) STRICT;
+CREATE TABLE version_inputs (
+    attempt_id INTEGER NOT NULL REFERENCES attempt (id),
+    inputs     TEXT NOT NULL CHECK (json_type(inputs) = 'array'),
+    PRIMARY KEY (attempt_id)
+) STRICT;
 CREATE TABLE worker (
     name        TEXT PRIMARY KEY,
     egress      TEXT NOT NULL,
@@ -830,4 +835,24 @@ SELECT id, at, job_id, item_id, attempt_id,
         WHEN 'w' THEN json_object('status', json_extract(detail, '$[0]'))
         ELSE detail END AS detail
 FROM history;
+CREATE TRIGGER item_inputs_are_kept BEFORE UPDATE OF inputs ON item WHEN old.inputs IS NOT new.inputs
+BEGIN
+    INSERT INTO version_inputs (attempt_id, inputs)
+    SELECT attempt.id, coalesce(old.inputs, '[]') FROM attempt
+    WHERE attempt.item_id = old.id AND attempt.version IS NOT NULL
+        AND (SELECT json_group_array(sha256) FROM json_each(old.inputs) AS e LEFT JOIN input_file ON input_file.id = e.value)
+        <> (SELECT json_group_array(sha256) FROM json_each(new.inputs) AS e LEFT JOIN input_file ON input_file.id = e.value)
+    ON CONFLICT DO NOTHING;
+END;
+CREATE VIEW used_inputs AS
+SELECT item.id AS item_id, coalesce(version_inputs.inputs, item.inputs) AS inputs, version_inputs.inputs AS earlier
+FROM item LEFT JOIN version_inputs ON version_inputs.attempt_id =
+    CASE WHEN item.state IN ('failed', 'rejected', 'expired') THEN item.version_id ELSE item.attempt_id END;
+CREATE VIEW used_source AS
+SELECT item_source.item_id, item_source.place, item_source.source_id, item_source.group_id, item_source.rank, item_source.output,
+    CASE WHEN used_inputs.earlier IS NULL THEN item_source.made_by ELSE output.attempt_id END AS made_by,
+    CASE WHEN used_inputs.earlier IS NULL THEN item_source.sha256 ELSE input_file.sha256 END AS sha256
+FROM item_source JOIN used_inputs ON used_inputs.item_id = item_source.item_id
+LEFT JOIN input_file ON input_file.id = json_extract(used_inputs.earlier, '$[' || item_source.place || ']')
+LEFT JOIN output ON output.path = input_file.path AND output.sha256 = input_file.sha256;
 COMMIT;

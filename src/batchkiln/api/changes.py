@@ -208,13 +208,7 @@ class Changes:
 
         `on_moved` is called in another thread with the number of items of each transaction.
         """
-        named = ids_of(items)
-        async with self._to_change() as store:
-            return await store.run(Writer.retry, job, named, self._clock(), on_moved)
-
-    async def _retry_in(self, job: str, states: Sequence[ItemState]) -> RetryReport:
-        async with self._to_change() as store:
-            return await store.run(Writer.retry, job, (), self._clock(), states=states)
+        return await retry_in_states(self, job, NOT_DELIVERED, ids_of(items), on_moved)
 
     async def redo(self, job: str, items: Sequence[str]) -> RedoReport:
         """Make done items again, each at the price of a new attempt. Earlier files are kept."""
@@ -343,9 +337,16 @@ class Changes:
         yield self.writer
 
 
-async def retry_in_states(changes: Changes, job: str, states: Sequence[ItemState]) -> RetryReport:
-    """Queue all items of a job in some states again, as `Changes.retry` does. No part of the Python interface."""
-    return await changes._retry_in(job, states)  # noqa: SLF001  see above
+async def retry_in_states(
+    changes: Changes,
+    job: str,
+    states: Sequence[ItemState],
+    named: Sequence[str] = (),
+    on_moved: Callable[[int], None] = lambda _: None,
+) -> RetryReport:
+    """Queue the named items again, or all in some states, as `Changes.retry` does. No part of the Python interface."""
+    async with changes._to_change() as store:  # noqa: SLF001  see above
+        return await store.run(Writer.retry, job, named, changes._clock(), on_moved, states=states)  # noqa: SLF001
 
 
 @asynccontextmanager

@@ -33,10 +33,11 @@ class WarningDocument(TypedDict):
 
 
 class AppliedDocument(TypedDict):
-    """The result of one manifest. The counts are of items."""
+    """The result of one manifest. The counts are of items. `moved_from` is the profile of before, or null."""
 
     job: str
     profile: str
+    moved_from: str | None
     new: int
     known: int
     updated: int
@@ -176,6 +177,7 @@ def applied_document(entry: Applied) -> AppliedDocument:
     return {
         "job": entry.job.name,
         "profile": entry.profile,
+        "moved_from": report.moved_from,
         "new": report.new,
         "known": report.known,
         "updated": report.updated,

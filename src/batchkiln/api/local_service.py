@@ -1,8 +1,9 @@
 """The local service, run in this process."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from batchkiln.core.job import Recipe
 from batchkiln.core.rate_limits import Limits as ClientLimits
 from batchkiln.core.request import request_body
 from batchkiln.core.responses import ErrorInfo, ModelEntry
-from batchkiln.store import QueueLocation, local_path
+from batchkiln.store import QueueLocation, Reader, ReviewEffects, local_path
 
 if TYPE_CHECKING:
     from batchkiln_service import Limits, LocalService, ServiceConfig
@@ -127,6 +128,11 @@ def known_price(config: Config, profile: str, recipe: Recipe, prompt: str) -> in
     found = config.profiles.get(profile)
     price = price_by_local_service(recipe, prompt) if found is not None and found.is_embedded else None
     return price if isinstance(price, int) else None
+
+
+def review_effects(reader: Reader, config: Config, job: str, names: Sequence[str]) -> ReviewEffects:
+    """Return what the verdicts about some items of a job mean, with the prices that are known without a quote."""
+    return reader.reviews.effects(job, names, partial(known_price, config))
 
 
 def embedded_folder(queue: QueueLocation, profile: Profile) -> Path:

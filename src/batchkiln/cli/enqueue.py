@@ -15,6 +15,7 @@ from batchkiln.cli.manifest_progress import app_context
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.presentation.formatting import plural, sanitize
+from batchkiln.presentation.rejections import manifest_argument
 from batchkiln.presentation.takers import who_takes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -97,7 +98,7 @@ async def _enqueue(
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
         for entry in applied:
-            print_result(_applied_line(entry))
+            print_result(_applied_line(entry, common.queue_option))
         for name in paused:
             print_result(f"{name} is paused: `batchkiln unpause {command_arguments(name)}` lets its items begin.")
         if not queued:
@@ -111,7 +112,7 @@ def print_applied(common: Common, applied: Sequence[Applied]) -> None:
     """Print one line per applied manifest to standard error, unless `-q` is set."""
     if not common.is_quiet:
         for entry in applied:
-            print_status(_applied_line(entry))
+            print_status(_applied_line(entry, common.queue_option))
 
 
 def print_warnings(common: Common, applied: Sequence[Applied], new_warnings: Iterable[str]) -> None:
@@ -141,7 +142,8 @@ def _redo_cost(report: ApplyReport) -> str:
     return ", ".join(parts)
 
 
-def _applied_line(entry: Applied) -> str:
+def _applied_line(entry: Applied, options: str) -> str:
+    """Return the line about a manifest. `options` name the queue, for the command in it."""
     report = entry.report
     parts = [f"{report.new:,} new", f"{report.known:,} known"]
     for number, word in (
@@ -156,4 +158,8 @@ def _applied_line(entry: Applied) -> str:
     if left := report.missing - report.pruned:
         parts.append(f"{left:,} no longer in the manifest but unchanged")
     total = report.new + report.known
-    return f"{entry.job.name}: {plural(total, 'item')} ({', '.join(parts)}), profile {entry.profile}"
+    line = f"{entry.job.name}: {plural(total, 'item')} ({', '.join(parts)}), profile {entry.profile}"
+    if report.moved_from is None:
+        return line
+    back = f"batchkiln enqueue{options} {manifest_argument(entry.job.manifest_path)} --profile {report.moved_from}"
+    return f"{line}; its items had the profile {report.moved_from}, and `{back}` moves them back"

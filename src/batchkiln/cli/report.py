@@ -81,6 +81,7 @@ def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
         "pictures": totals.images,
         "clips": totals.videos,
         "gone": totals.missing_count,
+        "changed": totals.changed_count,
         "unreadable": totals.unreadable_count,
         "first_sent_at": iso(totals.first_sent_at),
         "last_saved_at": iso(totals.last_saved_at),

@@ -15,7 +15,6 @@ from batchkiln.api import (
     Decided,
     Filter,
     ItemSummary,
-    KnownPrice,
     OutputSummary,
     Reader,
     Release,
@@ -25,11 +24,12 @@ from batchkiln.api import (
 from batchkiln.api.changes import Action, Changes, open_changes
 from batchkiln.api.documents import reviewed_document
 from batchkiln.api.item_selection import ItemSelection
-from batchkiln.api.local_service import known_price
+from batchkiln.api.local_service import known_price, review_effects
 from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.job_commands import print_skipped
 from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
+from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.object_storage import local_file
@@ -102,14 +102,14 @@ def _check_names(reader: Reader, job: str, names: Sequence[str]) -> None:
 
 
 async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, ...]]) -> ExitStatus:
-    named, known = [item for items in decisions.values() for item in items], partial(known_price, common.load_config())
+    named, config = [item for items in decisions.values() for item in items], common.load_config()
     async with open_changes(common.queue) as changes:
         await changes.reader.read(_check_names, job, named)  # before anything is changed
         reports = {one: await changes.review(job, items, one) for one, items in decisions.items() if items}
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
         changed = [name for report in reports.values() for name in report.changed]
-        effects = await changes.reader.read(lambda reader: reader.reviews.effects(job, changed, known))
-        takers = await changes.reader.read(who_takes, common.queue_option)
+        effects = await changes.reader.read(review_effects, config, job, changed)
+        takers = await changes.reader.read(who_takes, common.queue_option) if effects.ready.items else None
     if common.is_json:
         print_json(reviewed_document(job, reports, summary, effects))
     else:
@@ -119,7 +119,7 @@ async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, 
             print_result(f"{effect}.")
         if line := review_line(summary):
             print_result(line)
-        if effects.ready.items:
+        if takers:
             print_status(takers)
     return ExitStatus.OK
 
@@ -169,14 +169,13 @@ def step_lines(step: ReviewStep) -> list[str]:
 
 async def _go_through(common: Common, job: str, wanted: Filter, *, is_all: bool, is_opened: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        known = partial(known_price, common.load_config())
-        session = _Session(changes, job, wanted, known, is_all=is_all, is_opened=is_opened)
+        session = _Session(changes, job, wanted, common.load_config(), is_all=is_all, is_opened=is_opened)
         with _single_keys():
             await session.run()
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
-        takers = await changes.reader.read(who_takes, common.queue_option)
+        takers = await changes.reader.read(who_takes, common.queue_option) if session.has_released else None
     print_result(f"{job}: {session.decided:,} decided. {review_line(summary) or 'Nothing is left to review.'}")
-    if session.has_released:
+    if takers:
         print_status(takers)
     return ExitStatus.OK
 
@@ -185,11 +184,11 @@ class _Session:
     """One person's way through the steps of a job's review."""
 
     def __init__(
-        self, changes: Changes, job: str, wanted: Filter, known: KnownPrice, *, is_all: bool, is_opened: bool
+        self, changes: Changes, job: str, wanted: Filter, config: Config, *, is_all: bool, is_opened: bool
     ) -> None:
         self.decided = 0
         self.has_released = False
-        self._known = known
+        self._config = config
         self._changes = changes
         self._job = job
         self._wanted = wanted
@@ -207,7 +206,7 @@ class _Session:
                 step, name = await self._step(step.next_at), None
                 continue
             left = await self._changes.reader.read(_left, self._job, step, self._wanted)
-            awaiting = await self._changes.reader.read(_awaiting, step, self._known)
+            awaiting = await self._changes.reader.read(_awaiting, step, self._config)
             self._show(step, item, left, awaiting)
             key = _key()
             if key in _ENDS:
@@ -257,7 +256,7 @@ class _Session:
             await self._print_effects(item.name)
 
     async def _print_effects(self, name: str) -> None:
-        effects = await self._changes.reader.read(lambda reader: reader.reviews.effects(self._job, [name], self._known))
+        effects = await self._changes.reader.read(review_effects, self._config, self._job, [name])
         self.has_released = self.has_released or bool(effects.ready.items)
         for effect in effect_lines(effects):
             print_status(f"{effect}.")
@@ -330,9 +329,9 @@ def _after(step: ReviewStep, item: ItemSummary) -> str | None:
     return next(iter(following), None)
 
 
-def _awaiting(reader: Reader, step: ReviewStep, known: KnownPrice) -> Release:
+def _awaiting(reader: Reader, step: ReviewStep, config: Config) -> Release:
     """Return what keeping an item of this step may let begin."""
-    return reader.reviews.awaiting(step, known)
+    return reader.reviews.awaiting(step, partial(known_price, config))
 
 
 def _left(reader: Reader, job: str, step: ReviewStep, wanted: Filter) -> int:

@@ -108,8 +108,10 @@ def item_lines(report: ItemReport) -> Iterator[str]:
     )
     for source in item.sources:
         state = "still to be made" if source.is_open else f"sha256 {source.sha256}"
-        state = f"stale: {stale_reason(source)}" if source.is_stale else state
-        yield f"  input {source.place} is made by {source_name(source, detail.job)}: {state}"
+        state = f"stale: {stale_reason(source, detail.job)}" if source.is_stale else state
+        made_by = source_name(source, detail.job)
+        made_by += "" if source.version in {None, 1} else f", version {source.version}"
+        yield f"  input {source.place} is made by {made_by}: {state}"
     quote = "not quoted yet" if detail.quote_credits is None else f"quote {plural(detail.quote_credits, 'credit')}"
     cap = "" if recipe.max_cost_credits is None else f", cap {recipe.max_cost_credits:,}"
     yield f"  credits: {item.credits:,} spent; {quote}{cap}"
@@ -131,7 +133,8 @@ def item_lines(report: ItemReport) -> Iterator[str]:
 
 def _version_text(version: VersionDetail) -> str:
     files = ", ".join(sanitize(output.path) for output in version.outputs) or "its files are gone"
-    return f"{' (current)' if version.is_current else ''}: attempt {version.attempt}, {files}"
+    inputs = f", made from {', '.join(sanitize(file.path) for file in version.inputs)}" if version.inputs else ""
+    return f"{' (current)' if version.is_current else ''}: attempt {version.attempt}, {files}{inputs}"
 
 
 def _attempt_line(attempt: AttemptDetail) -> str:

@@ -32,7 +32,7 @@ AT_ONCE: Final = 2
 
 
 class Thumbnails:
-    """A cache of thumbnails by the file's hash. A failure is not cached, because a disk may be mounted later."""
+    """A cache of thumbnails by their contents. A failure is not cached, because a disk may be mounted later."""
 
     def __init__(self, *, kept_bytes: int = KEPT_BYTES) -> None:
         """Start empty, with a maximum size of `kept_bytes`."""
@@ -46,20 +46,20 @@ class Thumbnails:
         """The size of the cached thumbnails."""
         return self._size
 
-    async def of(self, path: Path, sha256: str, media_type: str) -> Thumbnail | NoThumbnail:
-        """Return the thumbnail of a file, or why there is none."""
-        if sha256 not in self._kept:
+    async def of(self, path: Path, content: str, media_type: str) -> Thumbnail | NoThumbnail:
+        """Return the thumbnail of a file, or why there is none. `content` is a word that changes with its content."""
+        if content not in self._kept:
             async with self._places:
-                if sha256 not in self._kept:  # another request may have drawn it while this one waited
+                if content not in self._kept:  # another request may have drawn it while this one waited
                     made = await asyncio.to_thread(make_thumbnail, path, media_type=media_type, edge=EDGE_PIXELS)
                     if isinstance(made, NoThumbnail):
                         return made
-                    self._keep(sha256, made)
-        self._kept.move_to_end(sha256)
-        return self._kept[sha256]
+                    self._keep(content, made)
+        self._kept.move_to_end(content)
+        return self._kept[content]
 
-    def _keep(self, sha256: str, picture: Thumbnail) -> None:
-        self._kept[sha256] = picture
+    def _keep(self, content: str, picture: Thumbnail) -> None:
+        self._kept[content] = picture
         self._size += len(picture.content)
         while self._size > self._kept_bytes and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)

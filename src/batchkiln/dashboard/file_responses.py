@@ -29,14 +29,18 @@ DISPLAYED_TYPES: Final = frozenset(
 )
 """Media types that a browser may display; other types are sent as downloads."""
 
-_KEPT: Final = "private, max-age=31536000, immutable"
+_ASKED_AGAIN: Final = "private, no-cache"  # kept by the browser, which asks each time whether the file has changed
 _NO_PICTURE: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 96" fill="none" stroke="#888" stroke-width="2">'
     '<rect x="32" y="30" width="32" height="24" rx="2"/><path d="M30 58 66 26"/>'
     '<text x="48" y="74" fill="#888" stroke="none" text-anchor="middle" font-family="sans-serif" font-size="9">'
     "{}</text></svg>"
 )
-_REASONS: Final = {NoThumbnail.GONE: "missing", NoThumbnail.UNREADABLE: "broken"}
+_REASONS: Final = {
+    NoThumbnail.GONE: "missing",
+    NoThumbnail.CHANGED: "changed",
+    NoThumbnail.UNREADABLE: "broken",
+}
 
 
 async def thumbnail(request: web.Request) -> web.StreamResponse:
@@ -45,10 +49,32 @@ async def thumbnail(request: web.Request) -> web.StreamResponse:
     path = await _local(request, file)
     if path is None:
         return _no_picture("cannot be read")
-    picture = await context_of(request).thumbnails.of(path, file.sha256, file.media_type)
+    content = await asyncio.to_thread(_content_of, path, file)
+    if isinstance(content, NoThumbnail):
+        return _no_picture(_REASONS[content])
+    headers = {"Cache-Control": _ASKED_AGAIN, "ETag": f'"{content}"'}
+    if any(tag.value == content for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    picture = await context_of(request).thumbnails.of(path, content, file.media_type)
     if isinstance(picture, NoThumbnail):
         return _no_picture(_REASONS[picture])
-    return web.Response(body=picture.content, content_type=picture.media_type, headers={"Cache-Control": _KEPT})
+    return web.Response(body=picture.content, content_type=picture.media_type, headers=headers)
+
+
+def _content_of(path: Path, file: OutputFile) -> str | NoThumbnail:
+    """Return a word that changes with a file's content, or why it is not the saved file. It is not read for this.
+
+    The copy of an object is known by its hash, since each use changes its time.
+    """
+    if is_url(file.path):
+        return file.sha256
+    try:
+        status = path.stat()
+    except OSError:
+        return NoThumbnail.GONE
+    if status.st_size != file.size_bytes:
+        return NoThumbnail.CHANGED
+    return f"{file.sha256[:16]}-{status.st_mtime_ns:x}"
 
 
 def _no_picture(reason: str) -> web.Response:
@@ -78,7 +104,7 @@ async def whole_file(request: web.Request, file: OutputFile, *, is_download: boo
     is_shown = file.media_type in DISPLAYED_TYPES
     headers = {
         "Content-Type": file.media_type if is_shown else "application/octet-stream",
-        "Cache-Control": "private, no-cache",
+        "Cache-Control": _ASKED_AGAIN,
     }
     if not is_shown or is_download:
         headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(PurePosixPath(file.path).name, safe='')}"

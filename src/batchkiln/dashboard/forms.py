@@ -67,7 +67,7 @@ async def _change(
     """Perform an action. Return the number of changed items, or None if it changes the job."""
     match action:
         case Action.RETRY:
-            report = await (changes.retry(job, items) if items else retry_in_states(changes, job, states))
+            report = await retry_in_states(changes, job, states, items)
             return sum(report.requeued.values())
         case Action.REDO:
             return (await changes.redo(job, items)).redone

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, Literal, TypeVar, get_args
 from urllib.parse import parse_qs, urlencode
@@ -13,7 +12,7 @@ from aiohttp import web
 
 from batchkiln.api import Decided, Filter, GalleryPage, JobSummary, Reader, Skipped, Sorting
 from batchkiln.api.changes import Action
-from batchkiln.api.local_service import known_price
+from batchkiln.api.local_service import review_effects
 from batchkiln.config import Config
 from batchkiln.core.job import InputFile
 from batchkiln.core.states import RETRYABLE, ItemState
@@ -222,7 +221,7 @@ def _ids_of(request: web.Request) -> list[int]:
 def _effects(reader: Reader, job: str, ids: Sequence[int], config: Config) -> tuple[str, ...]:
     """Return what the verdicts about items let begin, and what was already sent with another choice."""
     found = [item.name for item_id in ids if (item := reader.reviews.item(job, item_id)) is not None]
-    return tuple(effect_lines(reader.reviews.effects(job, found, partial(known_price, config))))
+    return tuple(effect_lines(review_effects(reader, config, job, found)))
 
 
 async def gallery_sections(context: Context, view: View) -> dict[str, str]:
@@ -350,7 +349,7 @@ def _with_effects(reader: Reader, job: str, names: Sequence[str], config: Config
     """Return the ids of the decided items if their verdicts let anything begin, or change what was sent already."""
     names = names[:_DECIDED_MAX]
     found = reader.jobs.items_named(reader.jobs.id_of(job), job=job, names=names)
-    is_said = any(effect_lines(reader.reviews.effects(job, names, partial(known_price, config))))
+    is_said = any(effect_lines(review_effects(reader, config, job, names)))
     return [item_id for item_id, _ in found.values()] if is_said else []
 
 

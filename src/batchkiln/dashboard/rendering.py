@@ -179,7 +179,7 @@ def fetch_url(job: str, item: str, **back: Any) -> str:  # noqa: ANN401  a text 
 
 
 def thumb_url(output: OutputSummary) -> str:
-    """Return the URL of a thumbnail. It contains the file's hash, so that a browser can cache it permanently."""
+    """Return the URL of a thumbnail. It contains the file's hash, so that it is of this version's file."""
     return f"/thumbs/{output.id}/{output.sha256[:16]}"
 
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from aiohttp import web
 
-from batchkiln.api import Decided, ItemSummary, KnownPrice, Reader, ReviewReport, ReviewStep
-from batchkiln.api.local_service import known_price
+from batchkiln.api import Decided, ItemSummary, Reader, ReviewReport, ReviewStep
+from batchkiln.api.local_service import known_price, review_effects
 from batchkiln.config import Config
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
 from batchkiln.dashboard.file_faults import faults_of, missing_inputs
@@ -83,18 +83,17 @@ def _read(
     reader: Reader, config: Config, job: str, at: int | None, last: int | None, *, is_all: bool
 ) -> tuple[ReviewStep | None, ItemSummary | None, int, tuple[str, ...], str | None]:
     """Return the step, the item decided last, the steps left, its effects, and what waits for the step."""
-    known = partial(known_price, config)
     step = reader.reviews.step(job, at, is_all=is_all)
     left = 0 if step is None else reader.reviews.left(job, at=step.items[0].id)
     item = None if last is None else reader.reviews.item(job, last)
-    effects = () if item is None else tuple(_effects(reader, job, item, known))
-    awaiting = None if step is None else awaiting_line(reader.reviews.awaiting(step, known))
+    effects = () if item is None else tuple(_effects(reader, config, job, item))
+    awaiting = None if step is None else awaiting_line(reader.reviews.awaiting(step, partial(known_price, config)))
     return step, item, left, effects, awaiting
 
 
-def _effects(reader: Reader, job: str, item: ItemSummary, known: KnownPrice) -> Iterator[str]:
+def _effects(reader: Reader, config: Config, job: str, item: ItemSummary) -> Iterator[str]:
     """Yield what the verdict about an item means, and who begins what it lets begin, without full stops."""
-    effects = reader.reviews.effects(job, [item.name], known)
+    effects = review_effects(reader, config, job, [item.name])
     yield from effect_lines(effects)
     if effects.ready.items:
         yield who_takes(reader).removesuffix(".")

@@ -36,15 +36,19 @@ class KeptThumbnails:
         self._kept_bytes = kept_bytes
         self._new_bytes = 0  # since the last look at the whole folder
 
-    def of(self, path: Path, *, media_type: str, edge: int, sha256: str = "") -> Thumbnail | NoThumbnail:
+    def of(
+        self, path: Path, *, media_type: str, edge: int, size_bytes: int, sha256: str = ""
+    ) -> Thumbnail | NoThumbnail:
         """Return the kept thumbnail of a file, or draw it and keep it; see `make_thumbnail`. Never raises.
 
-        `sha256` is given for the copy of an object.
+        `size_bytes` is its recorded size, and `sha256` is given for the copy of an object.
         """
         try:
             status = path.stat()
         except OSError:
             return NoThumbnail.GONE
+        if status.st_size != size_bytes:
+            return NoThumbnail.CHANGED
         content = sha256 or f"{status.st_size}\0{status.st_mtime_ns}\0{path.absolute()}"
         state = f"{_DRAWN_AS}\0{edge}\0{media_type}\0{content}"
         name = hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()

@@ -56,9 +56,10 @@ class Thumbnail:
 
 
 class NoThumbnail(Enum):
-    """The reason why a file has no thumbnail."""
+    """The reason why a file has no thumbnail. `CHANGED`: it is not the file that was saved, as its size says."""
 
     GONE = "gone"
+    CHANGED = "changed"
     UNREADABLE = "unreadable"
 
 

@@ -81,6 +81,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             f"{refused.item}: {refused.error.code}: {refused.error.message}{_names(refused.count, job.named(refused))}",
         )
     yield from _retention_warnings(job)
+    yield from _profile_warnings(job)
     yield from _chain_warnings(job)
     yield from _upload_warnings(job, profile.limits)
     told = _reasons(plan, job.manifest.profile)
@@ -136,6 +137,17 @@ def note_of_images_to_make(job: JobPlan, plan: Plan) -> str:
     return f"{text}; {lacking}, and the other prices are {found}"
 
 
+def _profile_warnings(job: JobPlan) -> Iterator[PlanWarning]:
+    name, profile = job.manifest.spec.name, job.manifest.report.moved_from
+    if profile is not None:
+        yield PlanWarning(
+            "profile",
+            name,
+            f"its items have the profile {profile}: `run` moves them to {job.manifest.profile}, since none was sent. "
+            f"With `--profile {profile}` they stay there",
+        )
+
+
 def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
     chains, name = job.manifest.chains, job.manifest.spec.name
     if chains.stale:
@@ -144,7 +156,7 @@ def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
             "stale",
             name,
             f"{_items(chains.stale)} {verb} made from a file that is no longer current, because its item was made "
-            "again since, or another variant was chosen. Nothing is made again unasked; "
+            "again since, or another version or variant was chosen. Nothing is made again unasked; "
             f"`batchkiln items {command_arguments(name)}` names stale items",
         )
     if chains.waiting_for_pruned:

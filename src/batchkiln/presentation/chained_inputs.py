@@ -72,20 +72,24 @@ def _remedy(job: str, item: str, state: ItemState | None) -> str | None:
 def stale_text(sources: "Sequence[ItemSource]", job: str) -> str:
     """Return the reasons why what an item was made from is no longer current; an empty text if there are none."""
     again = [source_name(source, job) for source in sources if source.is_stale and not source.is_other_chosen]
-    reasons = [f"it was made from an earlier version of {' and '.join(again)}"] if again else []
-    reasons += [
-        f"it was made from {sanitize(source.made_from or source.item)}, and another variant was chosen since"
-        for source in sources
-        if source.is_other_chosen
-    ]
+    reasons = [f"it was made from another version of {' and '.join(again)}"] if again else []
+    reasons += [f"it was made from {_other_chosen(source, job)}" for source in sources if source.is_other_chosen]
     return f"stale: {'; '.join(reasons)}" if reasons else ""
 
 
-def stale_reason(source: "ItemSource") -> str:
-    """Return why an input of an item is stale, as in "it was made again since"."""
+def stale_reason(source: "ItemSource", job: str) -> str:
+    """Return why an input of an item is stale, as in "another version of it is current now"."""
     if source.is_other_chosen:
-        return f"it was {sanitize(source.made_from or source.item)}, and another variant was chosen since"
-    return "it was made again since"
+        return f"it was {_other_chosen(source, job)}"
+    return "another version of it is current now"
+
+
+def _other_chosen(source: "ItemSource", job: str) -> str:
+    """Return what an input was made from, and what takes its place: a variant, or what the manifest names now."""
+    made_from = sanitize(source.made_from or source.item)
+    if source.state is None:
+        return f"{made_from}, and another variant was chosen since"
+    return f"{made_from}, and is to be made from {source_name(source, job)} now"
 
 
 def effect_lines(effects: "ReviewEffects") -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any, TypedDict
 
+from batchkiln.core.job import InputFile
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.explain import Explanation
 from batchkiln.presentation.item_context import Wait
@@ -34,12 +35,13 @@ class WaitDocument(TypedDict):
 
 
 class MadeFromDocument(TypedDict):
-    """An input that another item makes. `sha256` is null while it is still to be made."""
+    """An input that another item makes. `sha256` and `version`, of that item, are null while it is still to be made."""
 
     job: str
     item: str
     output: int
     input: int
+    version: int | None
     sha256: str | None
     stale: bool
 
@@ -63,12 +65,13 @@ class RequestDocument(TypedDict):
 
 
 class VersionDocument(TypedDict):
-    """The saved files of one attempt."""
+    """The saved files of one attempt, and the images that they were made from."""
 
     version: int
     current: bool
     attempt: int
     outputs: list[OutputDocument]
+    inputs: list[InputDocument]
 
 
 class AttemptDocument(TypedDict):
@@ -149,6 +152,7 @@ def shown_item_document(detail: ItemDetail, explanation: Explanation, wait: Wait
                 "item": source.item,
                 "output": source.output,
                 "input": source.place,
+                "version": source.version,
                 "sha256": source.sha256,
                 "stale": source.is_stale,
             }
@@ -158,10 +162,7 @@ def shown_item_document(detail: ItemDetail, explanation: Explanation, wait: Wait
             "model": recipe.model,
             "mode": recipe.mode.value,
             "parameters": dict(recipe.parameters),
-            "inputs": [
-                {"path": file.path, "sha256": file.sha256, "bytes": file.size_bytes, "type": file.media_type}
-                for file in detail.inputs
-            ],
+            "inputs": [_input_document(file) for file in detail.inputs],
         },
         "priority": detail.priority,
         "failures": detail.failures,
@@ -199,7 +200,12 @@ def _version_document(version: VersionDetail) -> VersionDocument:
         "current": version.is_current,
         "attempt": version.attempt,
         "outputs": [output_document(output) for output in version.outputs],
+        "inputs": [_input_document(file) for file in version.inputs],
     }
+
+
+def _input_document(file: InputFile) -> InputDocument:
+    return {"path": file.path, "sha256": file.sha256, "bytes": file.size_bytes, "type": file.media_type}
 
 
 def _attempt_document(attempt: AttemptDetail) -> AttemptDocument:

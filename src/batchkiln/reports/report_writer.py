@@ -108,7 +108,13 @@ class ReportWriter:
     def _thumbnail(self, file: ReportFile) -> Thumbnail | NoThumbnail:
         try:
             with held_file(file.url or str(file.path), sha256=file.sha256, size_bytes=file.size_bytes) as path:
-                return self._kept.of(path, media_type=file.media_type, edge=self._edge, sha256=file.sha256)
+                return self._kept.of(
+                    path,
+                    media_type=file.media_type,
+                    edge=self._edge,
+                    size_bytes=file.size_bytes,
+                    sha256=file.sha256,
+                )
         except FileNotFoundError:
             return NoThumbnail.GONE
         except OSError:
@@ -124,6 +130,8 @@ class ReportWriter:
             match picture.thumbnail:
                 case NoThumbnail.GONE:
                     self._totals.add_missing(picture.file.name)
+                case NoThumbnail.CHANGED:
+                    self._totals.changed_count += 1
                 case NoThumbnail.UNREADABLE:
                     self._totals.unreadable_count += 1
                 case Thumbnail() as thumbnail:

@@ -91,6 +91,7 @@ class ReportTotals:
     last_saved_at: datetime | None = None
     missing: list[str] = field(default_factory=list)  # names of the first `MAX_MISSING` files that no longer exist
     missing_count: int = 0
+    changed_count: int = 0
     unreadable_count: int = 0
 
     @property

@@ -92,7 +92,8 @@ class ApplyReport(Shown):
     quote. `missing` items are in the job, not canceled and not in the manifest; `pruned` of them were canceled.
     `digest` is a hash of the manifest's whole content, images included. `warnings` are the catalogue's objections that
     are uncertain or concern queued items, after those of the manifest. `paid_before` counts new items whose requests
-    equal those of items of the job that are done or under way.
+    equal those of items of the job that are done or under way. `moved_from` is the profile that the known items, of
+    which none was sent, had before; None if it stays.
     """
 
     job_id: int | None
@@ -109,6 +110,7 @@ class ApplyReport(Shown):
     missing: int = 0
     pruned: int = 0
     paid_before: int = 0
+    moved_from: str | None = None
     digest: str = field(default="", compare=False)
     warnings: tuple[Diagnostic, ...] = ()
 
@@ -123,6 +125,7 @@ class ApplyReport(Shown):
         yield "no longer in the manifest", self.missing or None
         yield "canceled", self.pruned or None
         yield "paid before", self.paid_before or None
+        yield "moved from the profile", self.moved_from
         yield "warnings", [warning.reason for warning in self.warnings[:_WARNINGS_SHOWN]]
 
 
@@ -344,7 +347,8 @@ class ManifestApplication:
         self._connection.execute(query("find_fresh"))
         fresh = self._one("count_fresh")
         known = self._unchanged.items if self._unchanged else self._one("count_placed") - fresh
-        report = self._count_pending(ApplyReport(job_id=self._job_id, new=fresh, known=known))
+        moved_from = None if self._old_profile == self._profile else self._old_profile
+        report = self._count_pending(ApplyReport(self._job_id, fresh, known, moved_from=moved_from))
         if fresh:
             has_references = bool(self._staging.references)
             paid = find_paid_before(self._connection, self._job_id, has_references=has_references)

@@ -6,10 +6,14 @@ functions at each change of state that concerns them. `now` is milliseconds of s
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
+from batchkiln.core.states import ItemState
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
+
+_ALL: Final = 2**63 - 1
 
 
 def fill_dependents(connection: Session, source_ids: Sequence[int], now: int) -> int:
@@ -18,8 +22,16 @@ def fill_dependents(connection: Session, source_ids: Sequence[int], now: int) ->
     Call it in the transaction that chooses a version of an item, or keeps or drops it. Return the number of items that
     no longer wait for an input.
     """
-    rows = connection.execute(query("dependents"), {"ids": json.dumps(list(source_ids))}).fetchall()
-    return _fill(connection, [item_id for (item_id,) in rows], now)
+    queued = frozenset({ItemState.QUEUED})
+    return _fill(connection, list(dependents(connection, source_ids, queued)), now)
+
+
+def dependents(
+    connection: Session, source_ids: Collection[int], states: Collection[ItemState], limit: int = _ALL
+) -> dict[int, str]:
+    """Return the first items in some states that are made from these items or their groups, each with its job."""
+    params = {"ids": json.dumps(sorted(source_ids)), "states": json.dumps(sorted(states)), "limit": limit}
+    return {row["id"]: row["job"] for row in connection.execute(query("dependents"), params)}
 
 
 def refresh_inputs(connection: Session, item_ids: Sequence[int], now: int, *, is_logged: bool = True) -> int:

@@ -1,5 +1,5 @@
--- name: dependents -- queued items with an input that one of these items, or its group, makes
-SELECT item.id FROM (
+-- name: dependents -- the first items in some states with an input that one of these items, or its group, makes
+SELECT item.id, job.name AS job FROM (
     SELECT item_source.item_id FROM json_each(:ids) AS e JOIN item_source ON item_source.source_id = e.value
     UNION
     SELECT item_source.item_id FROM json_each(:ids) AS e
@@ -7,7 +7,8 @@ SELECT item.id FROM (
     JOIN item_source ON item_source.group_id = i.group_id
 ) AS wanted
 JOIN item ON item.id = wanted.item_id
-WHERE item.state = 'queued' ORDER BY item.id;
+JOIN job ON job.id = item.job_id
+WHERE item.state IN (SELECT value FROM json_each(:states)) ORDER BY item.id LIMIT :limit;
 
 -- name: queued_with_sources
 SELECT item.id FROM json_each(:ids) AS e JOIN item ON item.id = e.value

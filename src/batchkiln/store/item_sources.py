@@ -15,10 +15,11 @@ class ItemSource:
     """An input of an item that another item makes.
 
     `place` is its place among the inputs, from 1. `item` is the name of an item, with its state, or of a group, whose
-    `state` is None and whose `choice` is the rank of the kept item. `sha256` is the content that the input was filled
-    with, and `made_from` the item that made it; None while it is open. `is_stale` is true if the item was sent with it,
-    and its source now has another current file: `is_other_chosen` if that is of another variant. `is_withdrawn` is true
-    if the item was sent with it, and its source offers no file now.
+    `state` is None and whose `choice` is the rank of the kept item. `sha256` is the content that the item's current
+    version was made from, or that a queued item is to be made from; `made_from` is the item that made it, in its
+    `version`. All are None while it is open. `is_stale` is true if the item was sent with it, and its source now has
+    another current file: `is_other_chosen` if that is of another variant, or of what the manifest names instead.
+    `is_withdrawn` is true if the item was sent with it, and its source offers no file now.
     """
 
     place: int
@@ -31,6 +32,7 @@ class ItemSource:
     is_stale: bool
     is_made: bool
     made_from: str | None = None
+    version: int | None = None
     is_other_chosen: bool = False
     is_withdrawn: bool = False
 
@@ -59,7 +61,7 @@ def waiting_for_queued(connection: Session, job_id: int) -> int:
 
 
 def stale_items(connection: Session, job_id: int) -> int:
-    """Return how many items of a job are stale: sent with another file than their source, or group, offers now."""
+    """Return how many items of a job are stale: made from another file than their source, or group, offers now."""
     return int(connection.execute(query("job_stale"), {"job_id": job_id}).fetchone()[0])
 
 
@@ -69,6 +71,7 @@ def _source(row: Row) -> ItemSource:
     is_stale = was_sent and None not in {offered, sha256} and offered != sha256
     is_of_group = row["source_state"] is None
     was_made_again = row["made_from_verdict"] == Verdict.KEPT and row["made_from_version"] != row["made_by"]
+    is_other = not was_made_again if is_of_group else row["is_of_source"] == 0
     return ItemSource(
         place=row["place"] + 1,
         job=row["job"],
@@ -80,6 +83,7 @@ def _source(row: Row) -> ItemSource:
         is_stale=is_stale,
         is_made=row["version_id"] is not None,
         made_from=row["made_from"],
-        is_other_chosen=is_stale and is_of_group and not was_made_again,
+        version=row["made_from_number"],
+        is_other_chosen=is_stale and is_other,
         is_withdrawn=was_sent and offered is None and sha256 is not None,
     )

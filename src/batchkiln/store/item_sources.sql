@@ -2,7 +2,7 @@
 SELECT s.item_id, s.place, s.output, s.rank, s.made_by, s.sha256, i.state AS own_state,
     coalesce(source.name, g.name) AS name, coalesce(source_job.name, group_job.name) AS job,
     source.state AS source_state, source.version_id, source.verdict,
-    maker.name AS made_from, maker.version_id AS made_from_version, maker.verdict AS made_from_verdict,
+    maker.name AS made_from, maker.id = s.source_id AS is_of_source, made.version AS made_from_number, maker.version_id AS made_from_version, maker.verdict AS made_from_verdict,
     coalesce(offered.sha256, (
         SELECT output.sha256 FROM (
             SELECT item.version_id, row_number() OVER (ORDER BY item.id) AS place, count(*) OVER () AS kept
@@ -12,7 +12,7 @@ SELECT s.item_id, s.place, s.output, s.rank, s.made_by, s.sha256, i.state AS own
         WHERE choice.place = s.rank AND choice.kept >= g.choose)) AS offered
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
-JOIN item_source AS s ON s.item_id = i.id
+JOIN used_source AS s ON s.item_id = i.id
 LEFT JOIN item AS source ON source.id = s.source_id
 LEFT JOIN attempt AS made ON made.id = s.made_by
 LEFT JOIN item AS maker ON maker.id = made.item_id
@@ -38,22 +38,22 @@ JOIN item AS i ON i.id = s.item_id
 WHERE source.state = 'queued' AND source.is_source = 1 AND source.job_id = :job_id
     AND i.state = 'queued' AND i.job_id <> :job_id;
 
--- name: job_stale -- items that were sent with another file than their source, an item or a group, offers now
+-- name: job_stale -- items that were made from another file than their source, an item or a group, offers now
 SELECT count(*) FROM (
     SELECT s.item_id
     FROM item AS source
-    JOIN item_source AS s ON s.source_id = source.id AND s.made_by IS NOT NULL
-    JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
+    CROSS JOIN used_source AS s ON s.source_id = source.id
+    CROSS JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
     JOIN output ON output.attempt_id = source.version_id AND output.number = s.output
-    WHERE source.is_source = 1 AND source.state = 'done' AND s.made_by <> source.version_id
+    WHERE source.is_source = 1 AND source.state = 'done' AND s.made_by IS NOT source.version_id
         AND coalesce(source.verdict, 'kept') = 'kept' AND (source.needs_review = 0 OR source.verdict = 'kept')
         AND output.sha256 <> s.sha256 AND i.state NOT IN ('queued', 'canceled')
     UNION
     SELECT s.item_id
-    FROM item_source AS s
+    FROM used_source AS s
     CROSS JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
     JOIN variant_group AS g ON g.id = s.group_id
-    WHERE s.group_id IS NOT NULL AND s.made_by IS NOT NULL AND i.state NOT IN ('queued', 'canceled')
+    WHERE s.group_id IS NOT NULL AND i.state NOT IN ('queued', 'canceled')
         AND s.sha256 <> (
             SELECT output.sha256 FROM (
                 SELECT item.version_id, row_number() OVER (ORDER BY item.id) AS place, count(*) OVER () AS kept

@@ -92,13 +92,15 @@ class ItemSummary(Shown):
 class VersionDetail:
     """The saved files of one attempt of an item, by its number among those; without files, they are gone.
 
-    `is_current`: exports, reports and items that are made from this one use them.
+    `is_current`: exports, reports and items that are made from this one use them. `inputs` are the images that they
+    were made from.
     """
 
     number: int
     attempt: int
     is_current: bool
     outputs: tuple[OutputSummary, ...]
+    inputs: tuple[InputFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,10 +366,17 @@ class Items:
         outputs: dict[int, list[OutputSummary]] = {}
         for row in self._connection.execute(query("all_outputs"), params):
             outputs.setdefault(row["attempt_id"], []).append(_output(self._connection, row))
+        inputs: dict[int, list[InputFile]] = {}
+        for row in self._connection.execute(query("version_inputs"), params):
+            inputs.setdefault(row["attempt_id"], []).append(_local(self._connection, input_file_of(row)))
         rows = self._connection.execute(query("detail_versions"), params)
         return tuple(
             VersionDetail(
-                row["version"], row["number"], row["id"] == version_id, outputs=tuple(outputs.get(row["id"], ()))
+                row["version"],
+                row["number"],
+                row["id"] == version_id,
+                outputs=tuple(outputs.get(row["id"], ())),
+                inputs=tuple(inputs.get(row["id"], ())),
             )
             for row in rows
         )

@@ -133,8 +133,15 @@ LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
 WHERE i.id = :item_id;
 
 -- name: detail_inputs
-SELECT f.* FROM item AS i, json_each(i.inputs) AS e JOIN input_file AS f ON f.id = e.value
-WHERE i.id = :item_id ORDER BY e.key;
+SELECT f.* FROM used_inputs AS i, json_each(i.inputs) AS e JOIN input_file AS f ON f.id = e.value
+WHERE i.item_id = :item_id ORDER BY e.key;
+
+-- name: version_inputs
+SELECT a.id AS attempt_id, f.path, f.sha256, f.size_bytes, f.media_type
+FROM item AS i JOIN attempt AS a ON a.item_id = i.id LEFT JOIN version_inputs AS v ON v.attempt_id = a.id,
+    json_each(coalesce(v.inputs, i.inputs)) AS e
+JOIN input_file AS f ON f.id = e.value
+WHERE i.id = :item_id AND a.version IS NOT NULL ORDER BY a.id, e.key;
 
 -- name: detail_attempts
 SELECT a.*, c.name AS account FROM attempt AS a JOIN account AS c ON c.id = a.account_id

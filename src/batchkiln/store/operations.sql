@@ -87,14 +87,14 @@ FROM (
     SELECT i.id, i.name, i.job_id, i.recipe_id
     FROM json_each(:ids) AS e
     JOIN item AS source ON source.id = e.value
-    JOIN item_source AS s ON s.source_id = source.id AND s.made_by = source.version_id
+    JOIN used_source AS s ON s.source_id = source.id AND s.made_by = source.version_id
     JOIN item AS i ON i.id = s.item_id
     WHERE i.state IN ('submitting', 'active', 'downloading', 'done', 'held')
     UNION
     SELECT i.id, i.name, i.job_id, i.recipe_id
     FROM json_each(:ids) AS e
     JOIN item AS source ON source.id = e.value
-    JOIN item_source AS s ON s.group_id = source.group_id AND s.made_by = source.version_id
+    JOIN used_source AS s ON s.group_id = source.group_id AND s.made_by = source.version_id
     JOIN item AS i ON i.id = s.item_id
     WHERE i.state IN ('submitting', 'active', 'downloading', 'done', 'held')
 ) AS made

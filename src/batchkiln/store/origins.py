@@ -11,7 +11,7 @@ from batchkiln.store.sql import query
 def origin_of(connection: Session, attempt_id: int) -> Origin:
     """Return the origin of an attempt's files: the request as it was sent, and the names of its local images."""
     row = connection.execute(query("origin"), {"attempt_id": attempt_id}).fetchone()
-    inputs = connection.execute(query("origin_inputs"), {"item_id": row["item_id"]}).fetchall()
+    inputs = connection.execute(query("origin_inputs"), {"attempt_id": attempt_id}).fetchall()
     sent = json.loads(bytes(row["body"]))
     return Origin(
         job=row["job"],

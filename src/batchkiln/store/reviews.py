@@ -13,8 +13,8 @@ from typing import Final
 
 from batchkiln.core.errors import InputError, command_arguments
 from batchkiln.core.job import InputFile, Recipe, Verdict
-from batchkiln.core.states import ItemState
-from batchkiln.store.chains import fill_dependents
+from batchkiln.core.states import RETRYABLE, ItemState
+from batchkiln.store.chains import dependents, fill_dependents
 from batchkiln.store.item_sources import ItemSource
 from batchkiln.store.items import LOOKED_AT, Filter, Items, ItemSummary, matching_ids
 from batchkiln.store.jobs import Jobs
@@ -40,6 +40,7 @@ KnownPrice = Callable[[str, Recipe, str], int | None]
 """Returns the price of a recipe with a prompt on a profile's service if it is known without a quote, else None."""
 
 _ANY: Final = Filter()
+_NOT_ENDED_BADLY: Final = frozenset(ItemState) - RETRYABLE
 _VERDICTS: Final = {Decided.KEEP: Verdict.KEPT, Decided.DROP: Verdict.DROPPED, Decided.UNDO: None}
 _STATEMENTS: Final = {
     ("next", True): "next_done",
@@ -282,9 +283,7 @@ class Reviews:
 
     def _made_from(self, ids: Collection[int]) -> Iterator[tuple[str, ItemSummary]]:
         """Yield the first items that are made from these items or their groups, each with the name of its job."""
-        params = {"ids": json.dumps(sorted(ids)), "limit": LEFT_AT_MOST}
-        rows = self._connection.execute(query("made_from_reviewed"), params).fetchall()
-        jobs: dict[int, str] = {row["id"]: row["job"] for row in rows}
+        jobs = dependents(self._connection, ids, _NOT_ENDED_BADLY, LEFT_AT_MOST)
         for item in Items(self._connection).of_ids(list(jobs)):
             yield jobs[item.id], item
 

@@ -69,18 +69,6 @@ WHERE g.job_id = :job_id AND g.name = :name ORDER BY i.state = 'canceled', i.id 
 -- name: members
 SELECT i.id FROM item AS i WHERE i.group_id = :group_id AND i.state <> 'canceled' ORDER BY i.id;
 
--- name: made_from_reviewed  (what one of these items, or its group, is an input of)
-SELECT item.id, job.name AS job FROM (
-    SELECT item_source.item_id FROM json_each(:ids) AS e JOIN item_source ON item_source.source_id = e.value
-    UNION
-    SELECT item_source.item_id FROM json_each(:ids) AS e
-    JOIN item AS i ON i.id = e.value
-    JOIN item_source ON item_source.group_id = i.group_id
-) AS wanted
-JOIN item ON item.id = wanted.item_id
-JOIN job ON job.id = item.job_id
-WHERE item.state NOT IN ('failed', 'rejected', 'expired', 'canceled') ORDER BY item.id LIMIT :limit;
-
 -- name: recipes_of_queued  (with the number of these items, the prompt of one, and the known quote)
 SELECT r.id, r.model, r.mode, r.parameters, r.inputs_count, r.max_cost_credits, r.attempts,
     j.profile, q.cost_credits, count(*) AS n, min(i.prompt) AS prompt

@@ -187,3 +187,27 @@ def test_a_selected_clip_brings_its_still_along(workspace: Workspace, manifest: 
         "owl-still": "done",
         "other": "queued",
     }
+
+
+def test_version_in_use_says_what_it_was_made_from(workspace: Workspace, manifest: str) -> None:
+    """With the still's current version it is stale or not, whatever the newest clip was made from."""
+    assert workspace.call("run", manifest).exit == 0
+    for name in ("owl-still", "owl-clip"):
+        workspace.call("redo", "owls", name, "--yes")
+        assert workspace.call("work").exit == 0
+    assert items(workspace)["owl-clip"]["stale"] is False
+
+    workspace.call("use-version", "owls", "owl-clip", "1")
+
+    shown = workspace.call("show", "owls", "owl-clip", "--json").document
+    assert shown["request"]["inputs"][0]["path"].endswith("owl-still.png")
+    assert shown["request"]["inputs"] == shown["versions"][0]["inputs"] != shown["versions"][1]["inputs"]
+    (source,) = shown["made_from"]
+    assert (source["version"], source["stale"], items(workspace)["owl-clip"]["stale"]) == (1, True, True)
+    text = workspace.call("show", "owls", "owl-clip").out
+    assert "stale: it was made from another version of owl-still" in text
+    assert "input 1 is made by owl-still: stale: another version of it is current now" in text
+    assert "1 item was made from a file that is no longer current" in workspace.call("plan", manifest).out
+
+    workspace.call("use-version", "owls", "owl-still", "1")
+    assert items(workspace)["owl-clip"]["stale"] is False

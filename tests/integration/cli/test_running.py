@@ -339,3 +339,26 @@ def test_work_on_a_paused_queue_says_that_it_is_paused(workspace: Workspace) -> 
     ended = workspace.call("work")
 
     assert "one is paused, 1 queued: `batchkiln unpause one`" in ended.out
+
+
+def test_manifest_that_takes_its_items_to_another_profile_says_so(workspace: Workspace) -> None:
+    """Before in the plan, and after it with the command that moves them back; `run` says it as well."""
+    two = "default_profile: local\nprofiles:\n  other: {time_scale: 600}\n  local: {time_scale: 600}\n"
+    workspace.configure(two)
+    manifest = workspace.manifest()
+    workspace.call("enqueue", manifest, "--profile", "other")
+
+    plan = workspace.call("plan", manifest)
+    told = "its items have the profile other: `run` moves them to local, since none was sent. With `--profile other`"
+    assert told in " ".join(plan.out.split())
+    moved = workspace.call("enqueue", manifest, "--json").document["jobs"][0]
+    assert (moved["profile"], moved["moved_from"]) == ("local", "other")
+    back = workspace.call("enqueue", manifest, "--profile", "other").out
+    assert f"had the profile local, and `batchkiln enqueue {workspace.folder / manifest} --profile local` moves" in back
+    run = workspace.call("run", manifest, "--yes")
+
+    assert run.exit == 0
+    assert "profile local; its items had the profile other, and" in run.err
+    again = workspace.call("run", manifest, "--profile", "other")
+    assert again.exit == 2
+    assert "uses the profile 'local', not 'other'; items that were sent there can only be downloaded there" in again.err

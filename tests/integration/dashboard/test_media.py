@@ -29,12 +29,18 @@ async def thumb_of(browser: Browser, item: str) -> str:
 
 
 @pytest.mark.parametrize("item", ["picture", "clip"])
-async def test_a_small_picture_may_be_kept_for_good(browser: Browser, item: str) -> None:
-    """Its address holds the file's hash; what is private stays in this browser."""
-    page = await browser.get(await thumb_of(browser, item))
+async def test_small_picture_is_sent_once_until_the_file_changes(browser: Browser, tmp_path: Path, item: str) -> None:
+    """The browser keeps it and asks again; what is private stays in this browser."""
+    thumb = await thumb_of(browser, item)
+    page = await browser.get(thumb)
 
-    assert "private" in page.headers["Cache-Control"]
-    assert "immutable" in page.headers["Cache-Control"]
+    assert page.headers["Cache-Control"] == "private, no-cache"
+    known = {"If-None-Match": page.headers["ETag"]}
+    again = await browser.get(thumb, headers=known)
+    assert (again.status, again.body) == (304, b"")
+    os.utime(next(tmp_path.glob(f"{item}.*")), ns=(1, 1))
+    later = await browser.get(thumb, headers=known)
+    assert (later.status, later.body) == (200, page.body)
     with Image.open(io.BytesIO(page.body)) as picture:
         assert page.headers["Content-Type"] == picture.get_format_mimetype()
         assert picture.width > picture.height > 100
@@ -61,8 +67,8 @@ async def test_a_file_that_is_gone_is_a_gap(browser: Browser) -> None:
     ("spoil", "told"),
     [
         (Path.unlink, ("is missing", "missing")),
-        (lambda path: path.write_text("broken\n"), ("has 7 bytes, not {size}", "broken")),
-        (lambda path: os.truncate(path, 900), ("has 900 bytes, not {size}", "broken")),
+        (lambda path: path.write_text("broken\n"), ("has 7 bytes, not {size}", "changed")),
+        (lambda path: os.truncate(path, 900), ("has 900 bytes, not {size}", "changed")),
     ],
 )
 @pytest.mark.parametrize("address", ["item?id=picture", "items?text=picture&large=1", "review?all=1"])
@@ -73,6 +79,7 @@ async def test_broken_file_is_told_with_its_remedy(
     path = tmp_path / "picture.png"
     large, tile = (words.format(size=f"{path.stat().st_size:,}") for words in told)
     whole, small = await browser.get(f"/jobs/birds/{address}"), await thumb_of(browser, "picture")
+    assert (await browser.get(small)).status == 200
     spoil(path)
 
     page = await browser.get(f"/jobs/birds/{address}")
@@ -80,6 +87,15 @@ async def test_broken_file_is_told_with_its_remedy(
     assert "batchkiln fetch" not in whole.text
     assert f"<strong>picture.png</strong> {large}. <code>batchkiln fetch birds picture</code>" in page.text
     assert f">{tile}</text>" in (await browser.get(small)).text
+
+
+async def test_kept_picture_of_a_file_that_broke_is_not_shown(browser: Browser, tmp_path: Path) -> None:
+    """Also where its size is the same."""
+    path, small = tmp_path / "picture.png", await thumb_of(browser, "picture")
+    assert (await browser.get(small)).status == 200
+    path.write_bytes(bytes(path.stat().st_size))
+
+    assert ">broken</text>" in (await browser.get(small)).text
 
 
 async def test_remedy_is_a_command_that_a_shell_takes(browser: Browser, queue: QueueFile, tmp_path: Path) -> None:

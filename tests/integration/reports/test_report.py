@@ -46,7 +46,16 @@ def clip(path: Path) -> Path:
 
 def item(index: int, *paths: Path, state: ItemState = ItemState.DONE) -> ReportItem:
     kinds = {".mp4": "video/mp4"}
-    files = tuple(ReportFile(path, path.name, 10, kinds.get(path.suffix, "image/png"), NOW) for path in paths)
+    files = tuple(
+        ReportFile(
+            path,
+            path.name,
+            path.stat().st_size if path.exists() else 10,
+            kinds.get(path.suffix, "image/png"),
+            NOW,
+        )
+        for path in paths
+    )
     error = ErrorInfo("bad", "no") if state is ItemState.FAILED else None
     return ReportItem(
         f"item-{index}", index, state, f"prompt {index}", "m", Mode.TEXT_TO_IMAGE, (), (), {}, error, None, files, ()
@@ -113,11 +122,14 @@ def test_what_is_gone_or_damaged_is_named_and_the_report_continues(tmp_path: Pat
     """The others are shown; the summary counts and names what is missing."""
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"x" * 50)
     (tmp_path / "broken.mp4").write_bytes(b"\0\0\0\x18ftypmp42")
-    good = picture(tmp_path / "good.png")
+    good, changed = picture(tmp_path / "good.png"), picture(tmp_path / "changed.png")
     gone, damaged, clipped = tmp_path / "gone.png", tmp_path / "broken.png", tmp_path / "broken.mp4"
     target = tmp_path / "report.html"
 
-    written = write(target, [item(0, gone), item(1, good), item(2, damaged), item(3, clipped)])
+    items = [item(0, gone), item(1, good), item(2, damaged), item(3, clipped), item(4, changed)]
+    changed.write_bytes(good.read_bytes() + b"more")
+
+    written = write(target, items)
 
     html = target.read_text("utf-8")
     assert (written.totals.missing, written.totals.missing_count, written.totals.unreadable_count) == (
@@ -125,8 +137,10 @@ def test_what_is_gone_or_damaged_is_named_and_the_report_continues(tmp_path: Pat
         1,
         2,
     )
+    assert written.totals.changed_count == 1
     assert "saved: gone.png" in html
-    assert shown(target) == ["item-0", "item-1", "item-2", "item-3"]
+    assert "1 file was changed since it was saved; the contact sheet marks it." in html
+    assert shown(target) == ["item-0", "item-1", "item-2", "item-3", "item-4"]
     assert html.count("data:image/jpeg") == 1
     assert make_thumbnail(gone, media_type="image/png", edge=10) is NoThumbnail.GONE
 

@@ -31,7 +31,7 @@ def picture(path: Path, color: str = "orange") -> Path:
 
 
 def small(path: Path, edge: int = 40) -> Thumbnail:
-    found = KeptThumbnails().of(path, media_type="image/png", edge=edge)
+    found = KeptThumbnails().of(path, media_type="image/png", edge=edge, size_bytes=path.stat().st_size)
     assert isinstance(found, Thumbnail)
     return found
 
@@ -65,7 +65,7 @@ def test_a_copy_of_an_object_is_known_by_its_content(tmp_path: Path, drawn: mock
     kept, path = KeptThumbnails(), picture(tmp_path / "a.png")
     for number in range(3):
         os.utime(path, ns=(number, number))
-        kept.of(path, media_type="image/png", edge=40, sha256="5a" * 32)
+        kept.of(path, media_type="image/png", edge=40, size_bytes=path.stat().st_size, sha256="5a" * 32)
 
     assert drawn.call_count == 1
 
@@ -74,11 +74,17 @@ def test_what_is_gone_or_damaged_is_told_whatever_is_kept(tmp_path: Path) -> Non
     """No picture is shown for a file that no longer exists."""
     path = picture(tmp_path / "a.png")
     small(path)
-    path.unlink()
+    saved = path.stat().st_size
 
-    assert KeptThumbnails().of(path, media_type="image/png", edge=40) is NoThumbnail.GONE
-    path.write_bytes(b"\x89PNG\r\n\x1a\n")
-    assert KeptThumbnails().of(path, media_type="image/png", edge=40) is NoThumbnail.UNREADABLE
+    def found() -> Thumbnail | NoThumbnail:
+        return KeptThumbnails().of(path, media_type="image/png", edge=40, size_bytes=saved)
+
+    path.unlink()
+    assert found() is NoThumbnail.GONE
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(saved - 8))
+    assert found() is NoThumbnail.UNREADABLE
+    picture(path, "blue").write_bytes(path.read_bytes() + b"more")
+    assert found() is NoThumbnail.CHANGED
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"{}\nx", b'{"media_type": "text/html"}\nx', b"\xff\nx"])
@@ -104,7 +110,8 @@ def test_the_longest_unused_are_removed(tmp_path: Path, cache: Path) -> None:
     """The folder does not grow with each report."""
     kept = KeptThumbnails(kept_bytes=4000)
     for number in range(30):
-        kept.of(picture(tmp_path / f"{number}.png"), media_type="image/png", edge=40)
+        path = picture(tmp_path / f"{number}.png")
+        kept.of(path, media_type="image/png", edge=40, size_bytes=path.stat().st_size)
 
     sizes = [file.stat().st_size for file in cache.glob("*/*")]
     assert sum(sizes) <= 4000 * 9 / 8 + max(sizes)

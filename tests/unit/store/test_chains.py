@@ -1,6 +1,7 @@
 """Items that are made from others: what the manifest may ask for, how they wait, and how their inputs are filled."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,13 +9,17 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup
 from batchkiln.core.states import Event
+from batchkiln.presentation.chained_inputs import stale_text
 from batchkiln.store import Decided, operations
 from batchkiln.store.apply import ITEMS_AT_ONCE, ApplyOptions
 from batchkiln.store.attempts import quote_body
+from batchkiln.store.item_sources import stale_items
+from batchkiln.store.items import Items
 from batchkiln.store.operations import Outdated
 from batchkiln.store.preparations import asset_urls
 from batchkiln.store.reviews import review
-from support.queue_file import JOB, NOW, QueueFile, image, spec
+from batchkiln.store.versions import choose_version
+from support.queue_file import JOB, NOW, RECIPE, QueueFile, image, spec
 
 CLIP = Recipe("alpha-2.5-lite", Mode.IMAGE_TO_VIDEO, (("duration_seconds", 5),), 1, None, 3)
 REMADE = Recipe("epsilon-2", Mode.IMAGE_TO_IMAGE, (), 1, None, 3)
@@ -399,3 +404,92 @@ def test_redo_names_what_was_made_from_the_current_files(queue: QueueFile) -> No
         "both": Outdated(2, "clip", 100, 0),
         "with it": None,
     }
+
+
+def made_from(queue: QueueFile, name: str) -> tuple[list[str], list[str | None], bool, int]:
+    """Give the images that an item's files were made from, twice, and whether it is stale, alone and in its job."""
+    items = Items(queue.connection)
+    item_id = queue.item(name)["id"]
+    (item,) = items.of_ids([item_id])
+    files = [file.sha256 for _, file in items.inputs_of(item_id)]
+    return files, [each.sha256 for each in item.sources], item.is_stale, stale_items(queue.connection, 1)
+
+
+def choose(queue: QueueFile, name: str, version: int) -> None:
+    choose_version(queue.connection, JOB.name, name, version, NOW)
+
+
+def redone(queue: QueueFile, name: str, sha256: str) -> None:
+    if queue.item(name)["state"] == "done":
+        queue.move(name, Event.REDO_REQUESTED)
+    queue.finish(name, f"/out/{name}-{sha256}.png", sha256=sha256)
+
+
+def test_version_is_stale_by_what_it_was_made_from_itself(queue: QueueFile) -> None:
+    """Whichever version of the item and of its source is in use, and however often that changes."""
+    queue.apply([spec("still"), clip("clip", ref("still"))])
+    redone(queue, "still", "a1")
+    redone(queue, "clip", "c1")
+    assert made_from(queue, "clip") == (["a1"], ["a1"], False, 0)
+    redone(queue, "still", "a2")
+    assert made_from(queue, "clip") == (["a1"], ["a1"], True, 1)
+    redone(queue, "clip", "c2")
+    assert made_from(queue, "clip") == (["a2"], ["a2"], False, 0)
+
+    choose(queue, "clip", 1)
+    assert made_from(queue, "clip") == (["a1"], ["a1"], True, 1)
+    choose(queue, "still", 1)
+    assert made_from(queue, "clip") == (["a1"], ["a1"], False, 0)
+    choose(queue, "clip", 2)
+    assert made_from(queue, "clip") == (["a2"], ["a2"], True, 1)
+    redone(queue, "clip", "c3")
+    assert made_from(queue, "clip") == (["a1"], ["a1"], False, 0)
+    choose(queue, "clip", 2)
+    assert made_from(queue, "clip") == (["a2"], ["a2"], True, 1)
+    sources = Items(queue.connection).by_name(JOB.name, "clip").sources
+    assert [(source.made_from, source.version) for source in sources] == [("still", 2)]
+    assert stale_text(sources, JOB.name) == "stale: it was made from another version of still"
+
+
+def test_given_up_redo_leaves_what_the_files_were_made_from(queue: QueueFile) -> None:
+    """Canceled before it was sent or failed after, and also while the source is being made again."""
+    queue.apply([spec("still"), clip("clip", ref("still"))])
+    for name in ("still", "clip"):
+        redone(queue, name, f"{name}-1")
+    queue.move("clip", Event.REDO_REQUESTED)
+    redone(queue, "still", "still-2")
+    assert made_from(queue, "clip") == (["still-2"], ["still-2"], False, 0)  # what it is made from next
+
+    operations.cancel(queue.connection, JOB.name, ["clip"], NOW)
+    assert made_from(queue, "clip") == (["still-1"], ["still-1"], True, 1)
+    queue.move("clip", Event.REDO_REQUESTED)
+    queue.refuse("clip")
+    assert made_from(queue, "clip") == (["still-1"], ["still-1"], True, 1)
+    operations.retry(queue.connection, JOB.name, ["clip"], NOW)
+    queue.move("still", Event.REDO_REQUESTED)
+    operations.cancel(queue.connection, JOB.name, ["clip"], NOW)
+    assert made_from(queue, "clip") == (["still-1"], ["still-1"], False, 0)  # nothing else is offered yet
+
+
+def test_version_keeps_its_inputs_when_the_manifest_names_others(queue: QueueFile) -> None:
+    """Files and items, and nothing is kept of items whose inputs stay the same."""
+    first = [spec("still"), spec("other"), remade("item", ref("still")), remade("file", image("/a.png", "aa"))]
+    queue.apply([*first, remade("same", image("/b.png", "bb")), spec("none")])
+    for name in ("still", "other", "item", "file", "same", "none"):
+        redone(queue, name, f"{name}-1")
+    redo = ApplyOptions(on_change="redo")
+    changed = [remade("item", ref("other")), remade("file", image("/a.png", "cc"))]
+    again = replace(RECIPE, parameters=(("resolution", "512x512"),))
+    queue.apply([*first[:2], *changed, remade("same", image("/c.png", "bb")), spec("none", recipe=again)], options=redo)
+    for name in ("item", "file", "none"):
+        redone(queue, name, f"{name}-2")
+    assert [made_from(queue, name)[0] for name in ("item", "file", "same")] == [["other-1"], ["cc"], ["bb"]]
+
+    for name in ("item", "file", "none"):
+        choose(queue, name, 1)
+    assert [made_from(queue, name)[0] for name in ("item", "file", "none")] == [["still-1"], ["aa"], []]
+    assert queue.one("SELECT count(*) FROM version_inputs") == 2
+    sources = Items(queue.connection).by_name(JOB.name, "item").sources
+    assert stale_text(sources, JOB.name) == "stale: it was made from still, and is to be made from other now"
+    versions = Items(queue.connection).detail(JOB.name, "file").versions
+    assert [[file.sha256 for file in version.inputs] for version in versions] == [["aa"], ["cc"]]

@@ -397,6 +397,17 @@ def test_a_job_that_was_sent_keeps_its_profile(queue: QueueFile) -> None:
     assert queue.names() == []
 
 
+def test_job_of_which_nothing_was_sent_moves_and_says_so(queue: QueueFile) -> None:
+    """In a dry run as well; a job that is new or stays moves from nowhere."""
+    fresh = queue.apply([spec("fox")])
+    seen = queue.apply([spec("fox")], profile="studio", options=ApplyOptions(dry_run=True))
+    moved = queue.apply([spec("fox")], profile="studio")
+    again = queue.apply([spec("fox")], profile="studio")
+
+    assert [report.moved_from for report in (fresh, seen, moved, again)] == [None, "local", "local", None]
+    assert queue.one("SELECT profile FROM job") == "studio"
+
+
 def test_events_tell_of_the_job_and_each_application(queue: QueueFile) -> None:
     """The job's history has its creation, and each application with its counts."""
     queue.apply([spec("fox")])

@@ -21,7 +21,7 @@ COLD: Final = frozenset(
 
 SCANNED: Final = {
     "kept_of_groups": {"reviewed"},  # the groups of the reviewed items
-    "job_stale": {"stale", "choice", "(subquery-6)", "(subquery-7)"},  # the kept items of each group that others use
+    "job_stale": {"stale", "choice", "(subquery-10)", "(subquery-11)"},  # the kept items of each group that others use
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
     "unresolved_attempts": {"attempt USING INDEX attempt_unresolved"},  # one an account
@@ -29,7 +29,6 @@ SCANNED: Final = {
     "job_credits": {"attempt USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally", "rest_tally USING INDEX tally_open"},
-    "made_from_reviewed": {"wanted"},  # what is made from a few items
     "count_left": {"open_steps"},  # at most as many as are counted
     "forecast_classes": {"t"},  # counters of one job
     "job_models": {"t"},
@@ -88,7 +87,7 @@ SCANNED: Final = {
     "sent_with_current": {"made"},  # likewise
     "fill_from_groups": {"choice", *(f"(subquery-{number})" for number in range(6, 10))},  # the kept items of one group
     "job_stuck": {"above", "stuck"},  # what waits in a job in which nothing else can begin
-    "item_sources": {"choice", "(subquery-4)", "(subquery-5)"},  # the kept items of one group
+    "item_sources": {"choice", "(subquery-6)", "(subquery-7)"},  # the kept items of one group
     "rebuild_inputs": {"filled"},  # the inputs of one item
     "drivers": {"account USING COVERING INDEX sqlite_autoindex_account_1"},
     "count_to_choose": {"open_groups"},  # one row per group

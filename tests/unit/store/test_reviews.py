@@ -281,7 +281,7 @@ def test_choice_names_what_it_lets_begin_and_what_was_sent_before(queue: QueueFi
     queue.connection.execute("UPDATE output SET sha256 = path")
     decide(queue, Decided.KEEP, "owl-2")
     sources = Items(queue.connection).by_name("birds", "clip").sources
-    assert stale_text(sources, "birds") == "stale: it was made from an earlier version of a chosen one of owl"
+    assert stale_text(sources, "birds") == "stale: it was made from another version of a chosen one of owl"
     assert stale_items(queue.connection, 1) == 1
 
 

@@ -1,10 +1,9 @@
 """The operations of a person: keep, drop, redo and so on. What may cost credits states its cost first."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeVar
 
-from batchkiln.api import Decided, Reader, ReviewEffects, ReviewReport
+from batchkiln.api import Decided, Reader, ReviewReport
 from batchkiln.api.changes import Action, Changes, Question
 from batchkiln.api.documents import (
     CanceledDocument,
@@ -20,8 +19,7 @@ from batchkiln.api.documents import (
     retried_document,
     reviewed_document,
 )
-from batchkiln.api.local_service import known_price
-from batchkiln.config import Config
+from batchkiln.api.local_service import review_effects
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.http_api.operation import Call
@@ -74,7 +72,7 @@ async def _review(call: Call[Query, VerdictBody], decided: Decided) -> ReviewedD
         await _require(changes, job, list(named))
         report = await changes.review(job, named, decided, by=call.principal.name)
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
-        effects = await changes.reader.read(_effects, job, report.changed, call.context.config)
+        effects = await changes.reader.read(review_effects, call.context.config, job, report.changed)
         if not report.changed and await changes.reader.read(_has_conflict, job, report, decided, named):
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in report.skipped)
             raise ProblemError(
@@ -84,10 +82,6 @@ async def _review(call: Call[Query, VerdictBody], decided: Decided) -> ReviewedD
                 more={"skipped": skipped_document(report.skipped)},
             )
     return reviewed_document(job, {decided: report}, summary, effects)
-
-
-def _effects(reader: Reader, job: str, names: Sequence[str], config: Config) -> ReviewEffects:
-    return reader.reviews.effects(job, names, partial(known_price, config))
 
 
 def _has_conflict(

@@ -94,6 +94,14 @@ CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id
 CREATE INDEX item_to_review ON item (job_id, id, verdict)
     WHERE state = 'done' AND (needs_review = 1 OR group_id IS NOT NULL);
 
+-- What an earlier version was made from, as in `item.inputs`, once the item has other inputs: a version without a row was
+-- made from what the item has now. Items whose inputs never changed have no row.
+CREATE TABLE version_inputs (
+    attempt_id INTEGER NOT NULL REFERENCES attempt (id),
+    inputs     TEXT NOT NULL CHECK (json_type(inputs) = 'array'),
+    PRIMARY KEY (attempt_id)
+) STRICT;
+
 -- What is beside each file: nothing, or its origin as JSON or as a caption.
 ALTER TABLE job ADD COLUMN sidecar TEXT CHECK (sidecar IN ('json', 'txt'));
 
@@ -345,3 +353,27 @@ CREATE TABLE applied_contents (
     CHECK (content IS NULL OR (
         sources IS NOT NULL AND items IS NOT NULL AND digest IS NOT NULL AND equal_requests IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER item_inputs_are_kept BEFORE UPDATE OF inputs ON item WHEN old.inputs IS NOT new.inputs
+BEGIN
+    INSERT INTO version_inputs (attempt_id, inputs)
+    SELECT attempt.id, coalesce(old.inputs, '[]') FROM attempt
+    WHERE attempt.item_id = old.id AND attempt.version IS NOT NULL
+        AND (SELECT json_group_array(sha256) FROM json_each(old.inputs) AS e LEFT JOIN input_file ON input_file.id = e.value)
+        <> (SELECT json_group_array(sha256) FROM json_each(new.inputs) AS e LEFT JOIN input_file ON input_file.id = e.value)
+    ON CONFLICT DO NOTHING;
+END;
+
+-- What the shown files were made from; before there are any, or while the item is made again, what its request has.
+CREATE VIEW used_inputs AS
+SELECT item.id AS item_id, coalesce(version_inputs.inputs, item.inputs) AS inputs, version_inputs.inputs AS earlier
+FROM item LEFT JOIN version_inputs ON version_inputs.attempt_id =
+    CASE WHEN item.state IN ('failed', 'rejected', 'expired') THEN item.version_id ELSE item.attempt_id END;
+
+CREATE VIEW used_source AS
+SELECT item_source.item_id, item_source.place, item_source.source_id, item_source.group_id, item_source.rank, item_source.output,
+    CASE WHEN used_inputs.earlier IS NULL THEN item_source.made_by ELSE output.attempt_id END AS made_by,
+    CASE WHEN used_inputs.earlier IS NULL THEN item_source.sha256 ELSE input_file.sha256 END AS sha256
+FROM item_source JOIN used_inputs ON used_inputs.item_id = item_source.item_id
+LEFT JOIN input_file ON input_file.id = json_extract(used_inputs.earlier, '$[' || item_source.place || ']')
+LEFT JOIN output ON output.path = input_file.path AND output.sha256 = input_file.sha256;

@@ -248,3 +248,42 @@ CREATE TABLE applied_contents (
     CHECK (content IS NULL OR (
         sources IS NOT NULL AND items IS NOT NULL AND digest IS NOT NULL AND equal_requests IS NOT NULL))
 );
+
+-- What an earlier version was made from, as in `item.inputs`, once the item has other inputs: a version without a row was
+-- made from what the item has now. Items whose inputs never changed have no row.
+CREATE TABLE version_inputs (
+    attempt_id BIGINT NOT NULL REFERENCES attempt (id),
+    inputs     TEXT COLLATE "C" NOT NULL CHECK (json_typeof(inputs::json) = 'array'),
+    PRIMARY KEY (attempt_id)
+);
+
+CREATE FUNCTION contents_of(inputs TEXT) RETURNS TEXT LANGUAGE sql STABLE AS $$
+SELECT coalesce(json_agg(input_file.sha256 ORDER BY e.place)::text, '[]')
+FROM json_array_elements_text(coalesce(inputs, '[]')::json) WITH ORDINALITY AS e (id, place)
+LEFT JOIN input_file ON input_file.id = e.id::bigint $$;
+
+CREATE FUNCTION keep_item_inputs() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO version_inputs (attempt_id, inputs)
+    SELECT attempt.id, coalesce(old.inputs, '[]') FROM attempt
+    WHERE attempt.item_id = old.id AND attempt.version IS NOT NULL AND contents_of(old.inputs) <> contents_of(new.inputs)
+    ON CONFLICT DO NOTHING;
+    RETURN new;
+END $$;
+
+CREATE TRIGGER item_inputs_are_kept BEFORE UPDATE OF inputs ON item
+FOR EACH ROW WHEN (old.inputs IS DISTINCT FROM new.inputs) EXECUTE FUNCTION keep_item_inputs();
+
+-- What the shown files were made from; before there are any, or while the item is made again, what its request has.
+CREATE VIEW used_inputs AS
+SELECT item.id AS item_id, coalesce(version_inputs.inputs, item.inputs) AS inputs, version_inputs.inputs AS earlier
+FROM item LEFT JOIN version_inputs ON version_inputs.attempt_id =
+    CASE WHEN item.state IN ('failed', 'rejected', 'expired') THEN item.version_id ELSE item.attempt_id END;
+
+CREATE VIEW used_source AS
+SELECT item_source.item_id, item_source.place, item_source.source_id, item_source.group_id, item_source.rank, item_source.output,
+    CASE WHEN used_inputs.earlier IS NULL THEN item_source.made_by ELSE output.attempt_id END AS made_by,
+    CASE WHEN used_inputs.earlier IS NULL THEN item_source.sha256 ELSE input_file.sha256 END AS sha256
+FROM item_source JOIN used_inputs ON used_inputs.item_id = item_source.item_id
+LEFT JOIN input_file ON input_file.id = (used_inputs.earlier::json ->> item_source.place::int)::bigint
+LEFT JOIN output ON output.path = input_file.path AND output.sha256 = input_file.sha256;
