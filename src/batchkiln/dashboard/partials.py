@@ -78,6 +78,7 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     html = context.render(
         "sections/item.html",
         detail=detail,
+        profile=report.summary.profile,
         inputs=inputs,
         gone_inputs=await missing_inputs(inputs),
         faults=await faults_of([detail.item]),

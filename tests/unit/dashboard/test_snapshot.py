@@ -32,6 +32,23 @@ def slot(
     return Slot(view, None, (), (), wait, None, blocked, None)
 
 
+def test_account_at_rest_says_when_its_figures_were_true() -> None:
+    """The clock of a local service is not known while nobody asks it, so that no figure seems to be of now."""
+    now = snapshot(slots=(replace(slot(), as_of=NOW),), lease=None)
+    told = environment().get_template("sections/slots.html").render(now=now, started_at=NOW)
+
+    assert "At rest: no process sends requests." in told
+    assert 'Figures of <time datetime="2030-01-01T12:00:00+00:00">2030-01-01 12:00 UTC</time>' in told
+
+
+def test_warning_names_a_job_as_it_is_called() -> None:
+    """An id is never capitalised."""
+    item = under_way(ItemState.SUBMITTING, since=NOW - timedelta(days=2))
+    now = snapshot(job_view({ItemState.SUBMITTING: 1}, name="birds2", under_way=(item,)))
+
+    assert [reason.text.partition(" was sent")[0] for reason in headline(now).reasons] == ["In birds2: red-fox"]
+
+
 def shared(*jobs: JobView, silent_seconds: float = 1.0, undriven: tuple[Undriven, ...] = ()) -> PageSnapshot:
     workers = shared_by(silent_seconds=silent_seconds, undriven=undriven)
     return PageSnapshot(Overview(jobs, (), None, workers), (), is_all=True)
