@@ -59,7 +59,7 @@ class Gauge:
 class Slot:
     """One account: its gauges, its active items, its wait, and its errors.
 
-    `as_of` is when the figures were true, if no process runs the queue and the service's clock is not known since.
+    `resets_at` is None if it is not known when that is: a faster clock is known only while a process asks its service.
     """
 
     view: AccountView
@@ -71,7 +71,6 @@ class Slot:
     blocked: str | None
     resets_at: datetime | None
     driven_by: str | None = None
-    as_of: datetime | None = None
 
     @property
     def name(self) -> str:
@@ -233,6 +232,7 @@ def _slot(
         wait = account_live.wait
     elif wait is not None and not is_driven and wait.until is None and wait.reason not in _PERSON_WAITS:
         wait = None  # without a running process, nothing waits
+    is_clock_known = is_driven or view.time_scale == 1
     gauges = tuple(_gauges(view, view.limits, status, is_driven=is_driven)) if view.limits and status else ()
     return Slot(
         view=view,
@@ -247,8 +247,7 @@ def _slot(
         wait=wait,
         last_error=account_live.last_error if account_live is not None else None,
         blocked=account_live.blocked if account_live is not None else None,
-        resets_at=profile.day.reset_after(view.now) if profile is not None else None,
-        as_of=view.now if not is_driven and view.time_scale != 1 else None,
+        resets_at=profile.day.reset_after(view.now) if profile is not None and is_clock_known else None,
         driven_by=overview.shared_by.driver_of(summary.profile, summary.name) if overview.shared_by else None,
     )
 

@@ -11,8 +11,9 @@ from batchkiln.core.job import AttemptState
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
+from batchkiln.dashboard.charts import gauge_bar
 from batchkiln.dashboard.rendering import environment
-from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
+from batchkiln.dashboard.snapshot import Gauge, Level, PageSnapshot, Slot, headline
 from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.presentation.worker_views import NO_KEY, Undriven
@@ -32,13 +33,14 @@ def slot(
     return Slot(view, None, (), (), wait, None, blocked, None)
 
 
-def test_account_at_rest_says_when_its_figures_were_true() -> None:
-    """The clock of a local service is not known while nobody asks it, so that no figure seems to be of now."""
-    now = snapshot(slots=(replace(slot(), as_of=NOW),), lease=None)
-    told = environment().get_template("sections/slots.html").render(now=now, started_at=NOW)
+@pytest.mark.parametrize(("lease", "told"), [(DRIVEN, "Idle."), (None, "At rest: no process sends requests.")])
+def test_account_that_nobody_drives_is_at_rest(lease: Lease | None, told: str) -> None:
+    """And no time of a reset is told that is not known."""
+    now = snapshot(slots=(replace(slot(), credits=Gauge("credits_per_day", "Credits today", 5, 10)),), lease=lease)
+    page = environment().get_template("sections/slots.html").render(now=now, started_at=NOW, gauge_bar=gauge_bar)
 
-    assert "At rest: no process sends requests." in told
-    assert 'Figures of <time datetime="2030-01-01T12:00:00+00:00">2030-01-01 12:00 UTC</time>' in told
+    assert told in page
+    assert "Daily reset" not in page
 
 
 def test_warning_names_a_job_as_it_is_called() -> None:
