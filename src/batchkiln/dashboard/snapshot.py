@@ -15,7 +15,7 @@ from batchkiln.core.states import FAILED_STATES, NOT_DELIVERED, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.dashboard.rendering import items_url, review_url
-from batchkiln.presentation.account_errors import misunderstanding
+from batchkiln.presentation.account_errors import blocked_text, misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import REASONS, format_minute, format_wait_end, plural
@@ -232,6 +232,10 @@ def _slot(
         wait = account_live.wait
     elif wait is not None and not is_driven and wait.until is None and wait.reason not in _PERSON_WAITS:
         wait = None  # without a running process, nothing waits
+    blocked = account_live.blocked if account_live is not None else None
+    refusal = overview.shared_by.refusal_of(summary) if overview.shared_by is not None else None
+    if blocked is None and refusal is not None:  # what a worker of another process has reported
+        blocked = blocked_text(refusal)
     is_clock_known = is_driven or view.time_scale == 1
     gauges = tuple(_gauges(view, view.limits, status, is_driven=is_driven)) if view.limits and status else ()
     return Slot(
@@ -246,7 +250,7 @@ def _slot(
         ),
         wait=wait,
         last_error=account_live.last_error if account_live is not None else None,
-        blocked=account_live.blocked if account_live is not None else None,
+        blocked=blocked,
         resets_at=profile.day.reset_after(view.now) if profile is not None and is_clock_known else None,
         driven_by=overview.shared_by.driver_of(summary.profile, summary.name) if overview.shared_by else None,
     )

@@ -279,3 +279,15 @@ async def test_events_of_the_queue_come_newest_first(browser: Browser, queue: Qu
 async def test_wrong_filter_of_the_events_is_refused(browser: Browser, query: str, status: int) -> None:
     """An unknown kind may be one of a later version: nothing matches."""
     assert (await browser.get(f"/events?{query}")).status == status
+
+
+async def test_queued_items_are_priced_by_the_local_service(browser: Browser, queue: QueueFile) -> None:
+    """Its prices are known before a quote is asked for; the page says that they are no quotes."""
+    with_quotes = (await browser.get("/jobs/birds")).text
+    queue.connection.execute("DELETE FROM quote")
+
+    page = (await browser.get("/jobs/birds")).text
+
+    told = re.compile(r"<dt>Cost of queued items</dt><dd>([^<]+)</dd>")
+    assert "about" not in told.findall(with_quotes)[0]
+    assert re.fullmatch(r"about [1-9]\d* credits", told.findall(page)[0])
