@@ -57,7 +57,10 @@ def read_question(
 def _asked(reader: Reader, action: Action, job: str, items: Sequence[str], states: Sequence[ItemState]) -> Asked:
     after = after_pause(reader) if action is Action.PAUSE else who_takes(reader) if action in _SENT else ""
     if action is not Action.RETRY:
-        return Asked(question_of(reader, action, job, items), after=after)
+        question = question_of(reader, action, job, items)
+        if action is Action.UNPAUSE and not question.figures[0]:  # nothing is queued: nothing begins
+            return Asked(replace(question, spending=None))
+        return Asked(question, after=after)
     if items:
         question = question_of(reader, action, job, items)
         return Asked(question, rows=tuple(Row(group, is_included=True) for group in question.groups), after=after)

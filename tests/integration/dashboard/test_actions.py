@@ -283,3 +283,16 @@ async def test_question_shows_what_is_made_again(browser: Browser) -> None:
     page = (await browser.get("/jobs/birds/redo?id=picture")).text
 
     assert re.search(r'<ul class="affected">.*<img src="/thumbs/.*<span class="caption">\w+', page, re.DOTALL)
+
+
+async def test_unpausing_a_job_without_queued_items_promises_nothing(browser: Browser, queue: QueueFile) -> None:
+    """No process takes anything, and there is no price to name."""
+    for path in ("/jobs/birds/pause", "/jobs/birds/cancel"):
+        await agreed(browser, path)
+    assert queue.names("queued") == []
+
+    page = (await browser.get("/jobs/birds/unpause")).text
+
+    assert "nothing is queued, so this costs nothing" in page
+    assert ">Unpause the job</button>" in page
+    assert "takes them" not in page
