@@ -23,7 +23,7 @@ SAMPLE_PAGES: Final = (
     "/",
     "/failures",
     "/days",
-    "/history",
+    "/events",
     "/jobs/birds",
     "/jobs/birds/items",
     "/jobs/birds/items?state=held&meta=nothing%3Dhere",
@@ -133,7 +133,7 @@ def test_pages_with_long_texts_have_no_finding(long: Opened, theme: Theme) -> No
 @pytest.mark.parametrize("theme", get_args(Theme))
 def test_pages_without_jobs_have_no_finding(empty: Opened, theme: Theme) -> None:
     """And so do the pages for who was not let in."""
-    assert findings(empty, ("/", "/failures", "/days", "/history"), theme) == []
+    assert findings(empty, ("/", "/failures", "/days", "/events"), theme) == []
     empty.page.context.clear_cookies()
     assert findings(empty, ("/",), theme) == []
     empty.page.goto(empty.served.link)

@@ -287,3 +287,26 @@ def test_closed_dashboard_is_called_closed(chromium: Browser, tmp_path: Path) ->
     expect(page.locator("#offline")).to_contain_text("The dashboard was closed.")
     context.close()
     queue.connection.close()
+
+
+def test_size_of_the_tiles_is_kept_by_the_browser(gallery: Opened) -> None:
+    """Large ones show more, small ones more of them; the next page has the same."""
+    page = gallery.page
+    gallery.go("/jobs/birds/items")
+    page.wait_for_selector("[data-keys=ready]")
+
+    def width() -> float:
+        box = page.locator(".tile").first.bounding_box()
+        assert box is not None
+        return box["width"]
+
+    usual = width()
+    page.get_by_role("button", name="large tiles").click()
+    large = width()
+    page.reload()
+    expect(page.get_by_role("button", name="large tiles")).to_have_attribute("aria-pressed", "true")
+
+    assert width() == large > usual
+    page.get_by_role("button", name="small tiles").click()
+    assert width() < usual
+    assert gallery.faults == []

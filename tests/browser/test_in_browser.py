@@ -17,7 +17,7 @@ PAGES = [
     "/jobs/birds/item?id=picture",
     "/failures",
     "/days",
-    "/history",
+    "/events",
     "/jobs/birds/retry",
 ]
 

@@ -136,3 +136,19 @@ def test_decision_about_an_earlier_version_is_refused_on_the_page(review: Opened
 
     expect(review.page.get_by_role("alert")).to_contain_text("version 2 is current now")
     assert verdicts(review) == {}
+
+
+def test_question_mark_shows_the_keys_and_a_key_without_use_is_answered(review: Opened) -> None:
+    """A person need not scroll for the keys, nor wonder why nothing moves."""
+    page = review.page
+    told = page.locator("#answer")
+    press(review, "?")
+    expect(told).to_contain_text("k keep, d drop")
+    press(review, "?")
+    expect(told).to_be_hidden()
+    press(review, "p")
+    expect(told).to_have_text("This is the first one.")
+    press(review, "u")
+    expect(told).to_have_text("There is nothing to undo.")
+
+    assert review.faults == []

@@ -21,12 +21,12 @@ def yaml_with(key: str) -> dict[str, Any]:
 
 
 def test_alerts_ask_for_metrics_that_are_there() -> None:
-    """One is about the queue, and one about a dashboard that is away."""
+    """One is about the queue, one about an outage, and one about a dashboard that is away."""
     (group,) = yaml_with("groups")["groups"]
     asked = [re.findall(r"batchkiln_\w+", rule["expr"]) for rule in group["rules"]]
     table = re.findall(r"^\|([^|]*`batchkiln_[^|]+)\|", (DOCS / "dashboard.md").read_text("utf-8"), re.MULTILINE)
 
-    assert len(asked) == 2
+    assert len(asked) == 3
     assert {name for names in asked for name in names} <= set(re.findall(r"`(\w+)`", "".join(table)))
     assert [rule["expr"] for rule in group["rules"] if rule["expr"].startswith("absent(")] != []
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -81,16 +82,40 @@ async def _dashboard(common: Common, config: Config, port: int | None, *, no_bro
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with serving_dashboard(common.queue, config, profile=common.profile, port=port) as served:
+    code = None
+    if isinstance(common.queue, Path) and not common.queue.exists() and not common.is_json:
+        port, code = await _wait_for_queue(common.queue, config.http, port, stop, no_browser=no_browser)
+        if stop.is_set():
+            return ExitStatus.OK
+    async with serving_dashboard(common.queue, config, profile=common.profile, port=port, code=code) as served:
         if common.is_json:
             print_json({"url": served.url, "token_file": None if served.token_file is None else str(served.token_file)})
         else:
             _print_link(served, common.queue)
         _print_warning(served)
-        if not no_browser and not common.is_json:
-            await _open_browser(served)
+        if not no_browser and not common.is_json and code is None:
+            await _open_browser(served.one_time_link())
         await stop.wait()
     return ExitStatus.OK
+
+
+async def _wait_for_queue(
+    queue: Path, http: HttpSettings, port: int | None, stop: asyncio.Event, *, no_browser: bool
+) -> tuple[int, str]:
+    """Serve a page that says how the queue is made, until it is there. Return the port and the code of that page."""
+    from batchkiln.dashboard.waiting import serving_waiting_page, wait_for_queue  # noqa: PLC0415  as above
+
+    async with serving_waiting_page(queue, http, port=port) as page:
+        has_code = is_terminal(sys.stderr) and not http.is_beyond_loopback
+        url = f"{page.url}/?once={page.code}" if has_code else page.url
+        print_status(
+            f"No queue yet: {queue.absolute()} does not exist. `batchkiln run` or `batchkiln enqueue` creates it, and "
+            f"the dashboard at {url} then shows it."
+        )
+        if not no_browser:
+            await _open_browser(f"{page.url}/?once={page.code}")
+        await wait_for_queue(queue, stop)
+        return page.port, page.code
 
 
 async def stay_open(common: Common, during_run: "ServedDashboard | None", signals: Signals) -> None:
@@ -98,7 +123,10 @@ async def stay_open(common: Common, during_run: "ServedDashboard | None", signal
 
     The queue is free for other processes meanwhile.
     """
-    if during_run is None or signals.received is not None or not is_terminal(sys.stderr):
+    if during_run is None or signals.received is not None:
+        return
+    if not is_terminal(sys.stderr):
+        print_status("The dashboard has ended with the run: `batchkiln dashboard` shows the queue again.")
         return
     from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
 
@@ -169,10 +197,10 @@ def _print_warning(served: "ServedDashboard") -> None:
         )
 
 
-async def _open_browser(served: "ServedDashboard") -> None:
+async def _open_browser(link: str) -> None:
     """Open a browser if there is a desktop; a text browser would take over the terminal."""
     has_desktop = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if has_desktop and is_terminal(sys.stderr):
         import webbrowser  # noqa: PLC0415  only needed here
 
-        await asyncio.to_thread(webbrowser.open, served.one_time_link())
+        await asyncio.to_thread(webbrowser.open, link)

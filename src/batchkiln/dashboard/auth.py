@@ -51,10 +51,13 @@ class Access:
     None is logged; only links contain the access token. All comparisons take the same time for any difference.
     """
 
-    def __init__(self, token: str, others: Mapping[str, HttpToken] = _NONE) -> None:
-        """Derive the cookies and the CSRF tokens from a token of `read_token`. `others` are tokens by their hashes."""
+    def __init__(self, token: str, others: Mapping[str, HttpToken] = _NONE, code: str | None = None) -> None:
+        """Derive the cookies and the CSRF tokens from a token of `read_token`. `others` are tokens by their hashes.
+
+        `code` is a one-time code that somebody already has.
+        """
         self._token = token
-        self._one_time_codes: set[str] = set()
+        self._one_time_codes = {code} if code else set()
         self.has_tokens = bool(others)
         self.cookie_name = f"batchkiln-{self._derived('name')[:8]}"  # two ports of a host share their cookies
         self.owner = Principal(

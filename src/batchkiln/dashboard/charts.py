@@ -122,7 +122,9 @@ def day_name(calendar: Calendar, day: Day) -> str:
 
 
 def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, number: int) -> Chart:
-    """Draw the items that ended in each of the last hours, done below the others, and the credits as a line.
+    """Draw the attempts that ended in each of the last hours, the good below the others, and their credits as a line.
+
+    An item that was tried three times has three. Refunded credits do not count.
 
     The titles of the bars have their times in UTC; the script of the pages rewrites them, as it does a `<time>`.
     """
@@ -143,15 +145,15 @@ def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, num
         pieces.append(_rect(x, HEIGHT - good - bad, width, bad, "c-bad", title))
         points.append(f"{step * (place + 0.5):.2f},{HEIGHT - HEIGHT * hour.credits / most_credits:.2f}")
     pieces.append(Markup('<polyline points="{}" class="c-line"/>').format(" ".join(points)))
-    label = f"Items and credits of the last {number} hours"
+    label = f"Attempts and credits of the last {number} hours"
     total = sum(hour.succeeded + hour.otherwise for hour in row), sum(hour.credits for hour in row)
     highest = f"most in an hour: {_amounts(most, most_credits)}"
     first, last = (moment(_format_hour, at) for at in (starts[0], starts[-1]))
     return Chart(_svg("chart", HEIGHT, label, pieces), _amounts(*total), highest, first, last)
 
 
-def _amounts(items: int, spent: int) -> str:
-    return f"{plural(items, 'item')}, {plural(spent, 'credit')}"
+def _amounts(attempts: int, spent: int) -> str:
+    return f"{plural(attempts, 'attempt')}, {plural(spent, 'credit')}"
 
 
 def _format_hour(at: datetime, zone: tzinfo) -> str:

@@ -135,6 +135,7 @@ async def ask_version(request: web.Request) -> web.Response:
         after="",
         job=job,
         question=question,
+        shown={},
         is_changed=False,
         back=_back(request, job, [item]),
         posted=(),

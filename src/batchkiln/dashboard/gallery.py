@@ -113,7 +113,7 @@ class View:
     @property
     def events_url(self) -> str:
         """The address of the stream of changes of this page."""
-        return f"/events?{urlencode({'job': self.job, 'gallery': self.query})}"
+        return f"/live?{urlencode({'job': self.job, 'gallery': self.query})}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Wanted:
         """Return the address of a page with these filters; without `changed`, of the newest events."""
         fields = {"job": self.job, "state": self.state, "kind": self.kind} | changed
         given = {name: value for name, value in fields.items() if value is not None}
-        return "/history" + (f"?{urlencode(given)}" if given else "")
+        return "/events" + (f"?{urlencode(given)}" if given else "")
 
 
 async def show(request: web.Request) -> web.Response:

@@ -56,7 +56,7 @@ def queue_metrics(now: PageSnapshot) -> Iterator[Metric]:
         if view.estimated_end_at is not None:
             ends.add_metric((job,), view.estimated_end_at.timestamp())
     yield from (items, problems, money, paused, ends)
-    yield from _slot_metrics(now.slots)
+    yield from _slot_metrics(now.slots, is_driven=now.overview.is_driven)
     yield GaugeMetricFamily("batchkiln_driven", "Whether a process runs the queue.", now.overview.is_driven)
     is_help_needed = headline(now).level is Level.HELP
     yield GaugeMetricFamily("batchkiln_needs_person", "Whether something waits for a person.", is_help_needed)
@@ -99,7 +99,7 @@ def _lease_metrics(shared: SharedBy) -> Iterator[Metric]:
     yield from (held, taken, fenced, undriven, alive)
 
 
-def _slot_metrics(slots: Iterable[Slot]) -> Iterator[Metric]:
+def _slot_metrics(slots: Iterable[Slot], *, is_driven: bool) -> Iterator[Metric]:
     account = ("profile", "account")
     used = GaugeMetricFamily(
         "batchkiln_window_used", "Usage of an account's limit in its current window.", labels=(*account, "window")
@@ -122,7 +122,7 @@ def _slot_metrics(slots: Iterable[Slot]) -> Iterator[Metric]:
             used.add_metric((*whose, gauge.window), gauge.used)
             limit.add_metric((*whose, gauge.window), gauge.limit)
         busy.add_metric(whose, slot.is_busy)
-        outage.add_metric(whose, slot.view.summary.outage is not None)
+        outage.add_metric(whose, is_driven and slot.view.summary.outage is not None)
         if slot.wait is not None:
             waits.add_metric((*whose, slot.wait.reason), 1)
     yield from (used, limit, busy, waits, outage)

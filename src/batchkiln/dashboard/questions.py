@@ -1,13 +1,13 @@
 """The page that asks before an action: what it does, what it may cost, and what follows."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from batchkiln.api import Reader, RetryGroup
+from batchkiln.api import ItemSummary, Reader, RetryGroup
 from batchkiln.api.changes import Action, Question, question_of
 from batchkiln.core.states import FAILED_STATES, NOT_DELIVERED, ItemState
 from batchkiln.dashboard.context import Context
@@ -30,12 +30,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question, with the states of a retry without named items, and what a process does after the action."""
+    """A question, with the states of a retry without named items, and what a process does after the action.
+
+    `shown` has the first items that would change, by their names: a person recognises them by picture and prompt.
+    """
 
     question: Question
     states: tuple[ItemState, ...] = NOT_DELIVERED
     rows: tuple[Row, ...] = ()
     after: str = ""
+    shown: Mapping[str, ItemSummary] = field(default_factory=dict)
 
 
 def read_question(
@@ -46,9 +50,17 @@ def read_question(
     A retry without named items is of `states`. Without these, it leaves out rejected items, which are rejected again,
     unless there are no others.
     """
+    asked = _asked(reader, action, job, items, states)
+    return replace(asked, shown={each.name: reader.items.by_name(job, each.name) for each in asked.question.affected})
+
+
+def _asked(reader: Reader, action: Action, job: str, items: Sequence[str], states: Sequence[ItemState]) -> Asked:
     after = after_pause(reader) if action is Action.PAUSE else who_takes(reader) if action in _SENT else ""
     if action is not Action.RETRY:
-        return Asked(question_of(reader, action, job, items), after=after)
+        question = question_of(reader, action, job, items)
+        if action is Action.UNPAUSE and not question.figures[0]:  # nothing is queued: nothing begins
+            return Asked(replace(question, spending=None))
+        return Asked(question, after=after)
     if items:
         question = question_of(reader, action, job, items)
         return Asked(question, rows=tuple(Row(group, is_included=True) for group in question.groups), after=after)
@@ -92,6 +104,7 @@ def question_page(
         is_danger=action is Action.CANCEL,
         job=job,
         question=question,
+        shown=asked.shown,
         rows=asked.rows,
         after=asked.after if question.number else "",
         is_changed=is_changed,

@@ -33,7 +33,7 @@ from batchkiln.presentation.history import sentence_of
 from batchkiln.presentation.overview import service_notes
 
 _CODE: Final = re.compile(r"`([^`]+)`")
-_NAME: Final = re.compile(r"\w+[._=\[]\w")
+_OWN_WORD: Final = re.compile(r"[a-z]+(?:,|\?|!)?(?=\s|$)|stale: ")
 _MINUTE: Final = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) ([A-Z]{3,5}|[+-]\d\d)\b")
 
 
@@ -116,8 +116,12 @@ def _marked_minute(found: re.Match[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a clause with a capital letter and a final period. A name as `size.width` stays as it is."""
-    start = text if _NAME.match(text) else text[:1].upper() + text[1:]
+    """Return a clause with a capital letter and a final period.
+
+    What does not begin with a word of its own stays as it is: an id as `owl-clip`, a field as `size.width`, and a name
+    before a colon, as that of a job.
+    """
+    start = text[:1].upper() + text[1:] if _OWN_WORD.match(text) else text
     return start + ("" if text.endswith((".", "!", "?", "…")) else ".")
 
 

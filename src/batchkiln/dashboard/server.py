@@ -36,6 +36,7 @@ _STATIC: Final = {
     "live.js": "text/javascript",
     "review.js": "text/javascript",
     "gallery.js": "text/javascript",
+    "waiting.js": "text/javascript",
     "icon.svg": "image/svg+xml",
     "icon-look.svg": "image/svg+xml",
     "icon-help.svg": "image/svg+xml",
@@ -75,24 +76,20 @@ async def serving_dashboard(
     port: int | None = None,
     engine: EngineProbe | None = None,
     clock: Callable[[], datetime] = machine_now,
+    code: str | None = None,
 ) -> AsyncIterator[ServedDashboard]:
     """Serve the dashboard of a queue. Without a port, use the configured one, or the default or a free one.
 
-    `profile` takes precedence over the one of a manifest that is sent over HTTP.
+    `profile` takes precedence over the one of a manifest that is sent over HTTP. A link with `code` signs in once.
 
     Raise `QueueUnusable` if there is no usable queue, and `InputError` if the port is not available, a token cannot be
     read, or other machines could reach the server and no token is configured.
     """
     http = config.http
-    tokens = http.digests()
-    if http.is_beyond_loopback and not tokens:
-        raise InputError(
-            f"{http.host}: other machines could reach this queue, and no token is configured; nothing was served. "
-            "`batchkiln token NAME` makes one for http.tokens in the configuration"
-        )
+    check_tokens(http)
     async with open_reader(queue) as reader:
         token = read_token(queue)
-        access = Access(token, tokens)
+        access = Access(token, http.digests(), code)
         app = AppContext(queue, config, profile)
         confined = replace(app, access=FileAccess(app.output_base, http.files))
         context = Context(confined, reader, access, Origins(http), clock, engine)
@@ -105,7 +102,7 @@ async def serving_dashboard(
         )
         await runner.setup()
         try:
-            await _listen(runner, http, port)
+            await listen(runner, http, port)
             host = f"[{http.host}]" if ":" in http.host else http.host
             address = f"http://{host}:{runner.addresses[0][1]}"
             kept_in = token_file(queue).absolute() if kept_token(queue) == token else None
@@ -116,7 +113,16 @@ async def serving_dashboard(
             await context.kept.aclose()
 
 
-async def _listen(runner: web.AppRunner, http: HttpSettings, port: int | None) -> None:
+def check_tokens(http: HttpSettings) -> None:
+    """Raise `InputError` if other machines could reach the server, and no token is configured."""
+    if http.is_beyond_loopback and not http.digests():
+        raise InputError(
+            f"{http.host}: other machines could reach this queue, and no token is configured; nothing was served. "
+            "`batchkiln token NAME` makes one for http.tokens in the configuration"
+        )
+
+
+async def listen(runner: web.AppRunner, http: HttpSettings, port: int | None) -> None:
     """Listen at the port that was given, else at the configured one, else at the default or a free one."""
     configured = http.port if port is None else port
     wanted = (PORT, 0) if configured is None else (configured,)
@@ -147,7 +153,7 @@ def application(context: Context) -> web.Application:
             web.get("/", pages.overview),
             web.get("/failures", pages.failures),
             web.get("/days", pages.days),
-            web.get("/history", history_page.show),
+            web.get("/events", history_page.show),
             web.get("/jobs/{job}", pages.job),
             web.get("/jobs/{job}/items", gallery.show),
             web.post("/jobs/{job}/items", gallery.act),
@@ -164,10 +170,10 @@ def application(context: Context) -> web.Application:
             web.get(r"/thumbs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.thumbnail),
             web.get(r"/media/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.media),
             web.get(r"/inputs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.input_media),
-            web.get("/events", sse.events),
+            web.get("/live", sse.events),
             web.get("/metrics", _metrics),
             *(operation.route() for operation in operations()),
-            web.get("/static/{name}", _static()),
+            web.get("/static/{name}", static_files()),
             web.get("/favicon.ico", _favicon),
         ]
     )
@@ -180,7 +186,8 @@ async def _metrics(request: web.Request) -> web.Response:
     return await metrics(request)
 
 
-def _static() -> Callable[[web.Request], Awaitable[web.Response]]:
+def static_files() -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return the handler of the style sheet, the scripts and the icons."""
     folder = files("batchkiln.dashboard").joinpath("static")
     contents = {name: folder.joinpath(name).read_bytes() for name in _STATIC}
 

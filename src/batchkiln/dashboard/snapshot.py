@@ -15,7 +15,7 @@ from batchkiln.core.states import FAILED_STATES, NOT_DELIVERED, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.dashboard.rendering import items_url, review_url
-from batchkiln.presentation.account_errors import misunderstanding
+from batchkiln.presentation.account_errors import blocked_text, misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import REASONS, format_minute, format_wait_end, plural
@@ -57,7 +57,10 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One account: its gauges, its active items, its wait, and its errors."""
+    """One account: its gauges, its active items, its wait, and its errors.
+
+    `resets_at` is None if it is not known when that is: a faster clock is known only while a process asks its service.
+    """
 
     view: AccountView
     credits: Gauge | None
@@ -229,7 +232,12 @@ def _slot(
         wait = account_live.wait
     elif wait is not None and not is_driven and wait.until is None and wait.reason not in _PERSON_WAITS:
         wait = None  # without a running process, nothing waits
-    gauges = tuple(_gauges(view, view.limits, status)) if view.limits and status else ()
+    blocked = account_live.blocked if account_live is not None else None
+    refusal = overview.shared_by.refusal_of(summary) if overview.shared_by is not None else None
+    if blocked is None and refusal is not None:  # what a worker of another process has reported
+        blocked = blocked_text(refusal)
+    is_clock_known = is_driven or view.time_scale == 1
+    gauges = tuple(_gauges(view, view.limits, status, is_driven=is_driven)) if view.limits and status else ()
     return Slot(
         view=view,
         credits=_credits(view),
@@ -242,8 +250,8 @@ def _slot(
         ),
         wait=wait,
         last_error=account_live.last_error if account_live is not None else None,
-        blocked=account_live.blocked if account_live is not None else None,
-        resets_at=profile.day.reset_after(view.now) if profile is not None else None,
+        blocked=blocked,
+        resets_at=profile.day.reset_after(view.now) if profile is not None and is_clock_known else None,
         driven_by=overview.shared_by.driver_of(summary.profile, summary.name) if overview.shared_by else None,
     )
 
@@ -254,13 +262,15 @@ def _credits(view: AccountView) -> Gauge | None:
     return Gauge("credits_per_day", "Credits today", view.usage.credits, view.limits.credits_per_day)
 
 
-def _gauges(view: AccountView, limits: Limits, status: AccountStatus) -> Iterator[Gauge]:
+def _gauges(view: AccountView, limits: Limits, status: AccountStatus, *, is_driven: bool) -> Iterator[Gauge]:
+    """Yield the windows of an account: those of the minute only while a process sends requests."""
     usage, minute = view.usage, status.minute
-    yield Gauge("creates_per_minute", "Creates this minute", minute.creates, limits.creates_per_minute)
-    yield Gauge("reads_per_minute", "Reads this minute", minute.reads, limits.reads_per_minute)
-    yield Gauge(
-        "requests_per_minute_per_ip", "All requests this minute", minute.machine, limits.requests_per_minute_per_ip
-    )
+    if is_driven:
+        yield Gauge("creates_per_minute", "Creates this minute", minute.creates, limits.creates_per_minute)
+        yield Gauge("reads_per_minute", "Reads this minute", minute.reads, limits.reads_per_minute)
+        yield Gauge(
+            "requests_per_minute_per_ip", "All requests this minute", minute.machine, limits.requests_per_minute_per_ip
+        )
     yield Gauge("creates_per_day", "Creates today", usage.creates, limits.creates_per_day)
     yield Gauge("reads_per_day", "Reads today", usage.reads, limits.reads_per_day)
     yield Gauge("upload_files_per_day", "Files uploaded today", usage.upload_files, limits.upload_files_per_day)
@@ -309,7 +319,7 @@ def _open_problems(now: PageSnapshot) -> Iterator[Reason]:
             verb, each = ("is held", "decide about it") if held == 1 else ("are held", "decide about each")
             yield Reason(f"{plural(held, 'item')} of {name} {verb}", each, items_url(name, state=ItemState.HELD))
         for warning in alerts_of(view):
-            yield Reason(f"{name}: {warning}")
+            yield Reason(f"In {name}: {warning}")
     if now.overview.shared_by is not None:
         for warning in now.overview.shared_by.warnings:
             yield Reason(warning[0].upper() + warning[1:])

@@ -140,6 +140,8 @@ def cost_of_pause(summary: JobSummary) -> str:
 
 def cost_of_unpause(summary: JobSummary) -> str:
     """Return a sentence with the cost of a job's queued items, which unpausing releases."""
+    if not summary.items[ItemState.QUEUED]:
+        return f"{summary.name}: nothing is queued, so this costs nothing; what is queued later can begin again."
     queued = plural(summary.items[ItemState.QUEUED], "item")
     unquoted = f", plus {summary.queued_unquoted:,} without a quote" if summary.queued_unquoted else ""
     cost = f"{plural(summary.queued_cost, 'credit')} by the known quotes{unquoted}"

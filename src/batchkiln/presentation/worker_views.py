@@ -10,9 +10,10 @@ from batchkiln.config import Config, Profile
 from batchkiln.core.lease_types import AwaitedMachine, Driver, WorkerState, accounts_carried
 from batchkiln.core.queue_types import Scope
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
-from batchkiln.store import Reader
+from batchkiln.store import AccountSummary, Reader
 
 if TYPE_CHECKING:
+    from batchkiln.core.responses import AccountBlocked
     from batchkiln.presentation.account_waits import AccountStatus
     from batchkiln.presentation.overview import AccountView
 
@@ -80,6 +81,12 @@ class SharedBy:
     def driver_of(self, profile: str, account: str) -> str | None:
         """Return the worker that drives an account."""
         return next((each.worker for each in self.drivers if (each.profile, each.account) == (profile, account)), None)
+
+    def refusal_of(self, account: AccountSummary) -> "AccountBlocked | None":
+        """Return why the service refuses an account, as a living worker has reported; None if another one drives it."""
+        driver = self.driver_of(account.profile, account.name)
+        rests = (worker.rests.get(account.id) for worker in self.alive if driver in {None, worker.name})
+        return next((rest.blocked for rest in rests if rest is not None and rest.blocked is not None), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
-from batchkiln.core.job import AttemptState
+from batchkiln.core.job import AttemptState, Recipe
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
 from batchkiln.core.suggestions import closest
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
-from batchkiln.store.row_types import instant
+from batchkiln.store.row_types import instant, recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.shared_paths import local_path_of
 from batchkiln.store.sql import query
@@ -245,6 +245,12 @@ class Jobs:
             to_choose=to_choose,
             filename=job["filename"],
         )
+
+    def unquoted(self, job_name: str, *, limit: int) -> list[tuple[Recipe, int]]:
+        """Return the first recipes of queued items without a quote, each with the number of these items."""
+        job = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
+        params = {"job_id": job["id"], "profile": job["profile"], "limit": limit}
+        return [(recipe_of(row), row["n"]) for row in self._connection.execute(query("queued_unquoted"), params)]
 
     def to_decide(self, job_id: int) -> tuple[int, int]:
         """Return how many items of a job wait for a review, and how many of its groups for a choice."""

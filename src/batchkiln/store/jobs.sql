@@ -64,6 +64,14 @@ JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
 WHERE t.job_id = :job_id AND t.state IN ('queued', 'waiting');
 
+-- name: queued_unquoted  (the recipes of queued items without a quote, with the number of these)
+SELECT r.model, r.mode, r.parameters, r.inputs_count, r.max_cost_credits, r.attempts, sum(t.n) AS n
+FROM rest_tally AS t
+JOIN recipe AS r ON r.id = t.recipe_id
+LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
+WHERE t.job_id = :job_id AND t.state IN ('queued', 'waiting') AND q.cost_credits IS NULL
+GROUP BY r.id ORDER BY r.id LIMIT :limit;
+
 -- name: job_under_way
 SELECT
     i.name AS item, i.state, c.name AS account, a.recorded_at, a.generation_id, a.generation_status,

@@ -24,6 +24,12 @@ def link_of(process: subprocess.Popen[str]) -> str:
     raise AssertionError("no address was printed")
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
 def read(link: str, path: str) -> str:
     base, _, token = link.partition("/?token=")
     with urlopen(Request(base + path, headers={"Authorization": f"Bearer {token}"}), timeout=TIMEOUT_SECONDS) as answer:
@@ -118,13 +124,48 @@ def test_the_dashboard_of_a_run_on_a_terminal_stays_until_it_is_closed(workspace
     assert finished(process).exit == 0
 
 
-def test_without_a_queue_there_is_nothing_to_show(workspace: Workspace) -> None:
-    """A mistyped path makes no empty queue and no token."""
-    result = workspace.call("dashboard", "--no-open")
+def test_without_a_queue_a_page_says_what_to_do_and_then_shows_it(workspace: Workspace) -> None:
+    """A mistyped path makes no empty queue and no token; the queue is shown at the same address once it is there."""
+    process = workspace.start("dashboard", "--no-open", "--port", str(free_port()))
+    assert process.stderr is not None
+    told = process.stderr.readline()
+    url = re.search(r"http://127\.0\.0\.1:\d+", told)
+    assert url is not None
+    page = read(f"{url[0]}/?token=none", "/")
+    is_made = (workspace.folder / ".batchkiln").exists()
+
+    workspace.call("enqueue", workspace.manifest())
+    link = link_of(process)
+    shown = read(link, "/")
+    interrupt(process)
+
+    assert "does not exist" in told
+    assert "once=" not in told
+    assert "<code>batchkiln enqueue manifest.yaml</code>" in page
+    assert not is_made
+    assert link.startswith(url[0])
+    assert "foxes" in shown
+    assert finished(process).exit == 0
+
+
+def test_wait_for_a_queue_ends_by_a_signal(workspace: Workspace) -> None:
+    """Nothing was made."""
+    process = workspace.start("dashboard", "--no-open", "--port", str(free_port()))
+    assert process.stderr is not None
+    process.stderr.readline()
+
+    interrupt(process)
+
+    assert finished(process).exit == 0
+    assert not (workspace.folder / ".batchkiln").exists()
+
+
+def test_program_that_asks_for_the_address_is_told_that_no_queue_exists(workspace: Workspace) -> None:
+    """It reads one document, and nobody looks at a page."""
+    result = workspace.call("dashboard", "--no-open", "--json")
 
     assert result.exit == 2
     assert "the queue does not exist" in result.err
-    assert not (workspace.folder / ".batchkiln").exists()
 
 
 def test_a_port_that_is_taken_is_named(workspace: Workspace) -> None:

@@ -53,7 +53,7 @@ async def test_retry_names_its_cost_and_queues_again(browser: Browser, queue: Qu
             "no include rejected items",
         ],
     ]
-    assert re.findall(r"<li>(\w+) <span class=.chip s-(\w+).>", page.text) == [("failed", "failed")]
+    assert re.findall(r"<strong>(\w+)</strong> <span class=.chip s-(\w+).>", page.text) == [("failed", "failed")]
     assert ">Retry 1 item, up to 5 credits</button>" in page.text
     assert "`batchkiln work`".replace("`", "") in re.sub(r"</?code>", "", page.text)
     assert (queue.names("failed"), queue.names("rejected")) == ([], ["refused"])
@@ -276,3 +276,23 @@ async def test_what_does_not_apply_is_reported_and_changes_nothing(browser: Brow
     assert answer.status == 409
     assert "was never sent" in answer.text
     assert queue.names("held") == ["held"]
+
+
+async def test_question_shows_what_is_made_again(browser: Browser) -> None:
+    """A person recognises an item by its picture and its prompt."""
+    page = (await browser.get("/jobs/birds/redo?id=picture")).text
+
+    assert re.search(r'<ul class="affected">.*<img src="/thumbs/.*<span class="caption">\w+', page, re.DOTALL)
+
+
+async def test_unpausing_a_job_without_queued_items_promises_nothing(browser: Browser, queue: QueueFile) -> None:
+    """No process takes anything, and there is no price to name."""
+    for path in ("/jobs/birds/pause", "/jobs/birds/cancel"):
+        await agreed(browser, path)
+    assert queue.names("queued") == []
+
+    page = (await browser.get("/jobs/birds/unpause")).text
+
+    assert "nothing is queued, so this costs nothing" in page
+    assert ">Unpause the job</button>" in page
+    assert "takes them" not in page

@@ -284,7 +284,7 @@ async def test_live_parts_of_a_gallery_follow_the_queue(browser: Browser, queue:
     assert b"fox-clip" in first
     assert b">fox<" in first
     assert b">fox<" not in second
-    assert (await browser.get("/events?job=birds&gallery=sort%3Dx")).status == 400
+    assert (await browser.get("/live?job=birds&gallery=sort%3Dx")).status == 400
 
 
 async def test_tiles_name_missing_and_changed_files(browser: Browser, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from integration.dashboard.sample_queue import Browser
 from support.queue_file import QueueFile
 
-SECRET_PAGES = ["/", "/jobs/birds", "/events", "/metrics", "/jobs/birds/pause"]
+SECRET_PAGES = ["/", "/jobs/birds", "/live", "/metrics", "/jobs/birds/pause"]
 
 
 @pytest.mark.parametrize("path", SECRET_PAGES)
@@ -96,7 +96,7 @@ async def test_no_page_discloses_a_secret(browser: Browser, queue: QueueFile) ->
         "INSERT INTO asset (account_id, sha256, url, ready_at) VALUES (1, 'x', ?, 0)", (f"https://x/?{canary}",)
     )
     token = browser.served.link.partition("token=")[2]
-    paths = ["/", "/failures", "/days", "/history", "/jobs/birds", "/jobs/birds/items", "/metrics"]
+    paths = ["/", "/failures", "/days", "/events", "/jobs/birds", "/jobs/birds/items", "/metrics"]
     names = [row[0] for row in queue.all("SELECT name FROM item WHERE name NOT LIKE 'odd%'")]
 
     pages = [await browser.get(path) for path in [*paths, *(f"/jobs/birds/item?id={name}" for name in names)]]

@@ -17,7 +17,7 @@ PAGES = [
     "/",
     "/failures",
     "/days",
-    "/history",
+    "/events",
     "/jobs/birds",
     "/jobs/birds/items",
     "/jobs/birds/items?state=done&model=epsilon-2&meta=kind",
@@ -62,6 +62,7 @@ async def test_the_overview_shows_what_is_active_and_what_needs_a_person(browser
     assert re.search(r"active</span>\s*<a [^>]*>active</a>", page.text)
     assert "generation_failed" in page.text
     assert "of 2,000 credits today" in page.text
+    assert "this minute" not in page.text  # no process sends anything
 
 
 @pytest.mark.parametrize("path", ["/jobs/birds", "/failures"])
@@ -130,7 +131,7 @@ async def test_a_strange_name_leads_to_its_page(browser: Browser) -> None:
         ("/jobs/birds/items?before=x", 400),
         ("/jobs/birds/resolve?id=queued", 404),
         ("/jobs/birds/destroy", 404),
-        ("/events?job=unknown", 404),
+        ("/live?job=unknown", 404),
         ("/nothing", 404),
     ],
 )
@@ -173,7 +174,7 @@ async def test_path_and_names_of_an_items_page(browser: Browser) -> None:
 async def test_live_parts_are_sent_when_they_change(browser: Browser, queue: QueueFile) -> None:
     """All of them first, then only what another process has changed."""
     timeout = aiohttp.ClientTimeout(total=120)  # only a stream that hangs takes so long
-    async with browser.session.get(f"{browser.served.url}/events", timeout=timeout) as response:
+    async with browser.session.get(f"{browser.served.url}/live", timeout=timeout) as response:
         first = await _parts(response)
         queue.never_fits("queued", "over_cap")
         second: dict[str, str] = {}
@@ -189,7 +190,7 @@ async def test_live_parts_are_sent_when_they_change(browser: Browser, queue: Que
 async def test_a_stream_ends_cleanly_where_the_queue_fails(browser: Browser, queue: QueueFile) -> None:
     """The page asks again then, and is told; no second answer is written into the first."""
     timeout = aiohttp.ClientTimeout(total=10)
-    async with browser.session.get(f"{browser.served.url}/events", timeout=timeout) as response:
+    async with browser.session.get(f"{browser.served.url}/live", timeout=timeout) as response:
         await _parts(response)
         queue.connection.execute("ALTER TABLE job RENAME TO lost")
 
@@ -256,9 +257,9 @@ async def test_events_of_the_queue_come_newest_first(browser: Browser, queue: Qu
     """Each with its item, in a sentence; the filters leave those of a job, a state or a kind."""
     queue.move("queued", Event.CANCEL_REQUESTED)
 
-    page = await browser.get("/history")
-    failed = await browser.get("/history?job=birds&state=failed")
-    canceled = await browser.get("/history?kind=cancel_requested")
+    page = await browser.get("/events")
+    failed = await browser.get("/events?job=birds&state=failed")
+    canceled = await browser.get("/events?kind=cancel_requested")
 
     told = [
         " ".join(re.sub("<[^>]+>", " ", line).split()) for line in re.findall("<summary>(.*?)</summary>", page.text)
@@ -267,8 +268,8 @@ async def test_events_of_the_queue_come_newest_first(browser: Browser, queue: Qu
     assert told[-1].startswith("2027-01-15 08:00:00 birds : Added with")
     assert re.findall("<summary>.*?<strong>([^<]+)<", failed.text) == ["failed"]
     assert re.findall("<summary>.*?<strong>([^<]+)<", canceled.text) == ["queued"]
-    assert 'href="/history"' in (await browser.get("/")).text
-    assert 'href="/history?job=birds"' in (await browser.get("/jobs/birds")).text
+    assert 'href="/events"' in (await browser.get("/")).text
+    assert 'href="/events?job=birds"' in (await browser.get("/jobs/birds")).text
 
 
 @pytest.mark.parametrize(
@@ -277,4 +278,16 @@ async def test_events_of_the_queue_come_newest_first(browser: Browser, queue: Qu
 )
 async def test_wrong_filter_of_the_events_is_refused(browser: Browser, query: str, status: int) -> None:
     """An unknown kind may be one of a later version: nothing matches."""
-    assert (await browser.get(f"/history?{query}")).status == status
+    assert (await browser.get(f"/events?{query}")).status == status
+
+
+async def test_queued_items_are_priced_by_the_local_service(browser: Browser, queue: QueueFile) -> None:
+    """Its prices are known before a quote is asked for; the page says that they are no quotes."""
+    with_quotes = (await browser.get("/jobs/birds")).text
+    queue.connection.execute("DELETE FROM quote")
+
+    page = (await browser.get("/jobs/birds")).text
+
+    told = re.compile(r"<dt>Cost of queued items</dt><dd>([^<]+)</dd>")
+    assert "about" not in told.findall(with_quotes)[0]
+    assert re.fullmatch(r"about [1-9]\d* credits", told.findall(page)[0])

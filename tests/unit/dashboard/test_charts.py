@@ -70,8 +70,8 @@ def test_hours_without_anything_are_there() -> None:
 
     assert chart.svg.count('class="c-done"') == 24
     assert "3 succeeded, 1 ended otherwise, 20 credits" in chart.svg
-    assert chart.total == "6 items, 50 credits"
-    assert chart.highest == "most in an hour: 4 items, 30 credits"
+    assert chart.total == "6 attempts, 50 credits"
+    assert chart.highest == "most in an hour: 4 attempts, 30 credits"
     assert re.fullmatch(r'<time datetime="[^"]+T02:00:00\+00:00">02:00 UTC</time>', chart.last)
 
 

@@ -5,16 +5,21 @@ import re
 from pathlib import Path
 from typing import Final
 
+import pytest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from batchkiln.client import RequestMeter
+from batchkiln.core.calls import Outage
+from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.metrics import exposition, queue_metrics, request_metrics
-from batchkiln.dashboard.snapshot import PageSnapshot
-from batchkiln.presentation.overview import Overview
+from batchkiln.dashboard.snapshot import PageSnapshot, Slot
+from batchkiln.presentation.overview import AccountView, Overview
 from batchkiln.presentation.worker_views import NO_KEY, Undriven
+from batchkiln.store.accounts import AccountSummary
 from batchkiln.store.jobs import Credits, ProblemGroup
+from batchkiln.store.lock import Lease
 from support.view_builders import NOW, job_view, shared_by
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
@@ -51,6 +56,18 @@ def test_leases_are_reported_where_workers_share_the_queue() -> None:
     assert found["batchkiln_fenced_writes_total", account] == 1
     assert found["batchkiln_account_undriven", (("account", "carl"), ("profile", "studio"))] == 1
     assert found["batchkiln_worker_alive", (("egress", "fra-1"), ("worker", "fra-1/4711-9c2e"))] == 1
+
+
+@pytest.mark.parametrize(("lease", "value"), [(Lease(1, "here", "work", NOW), 1), (None, 0)])
+def test_an_outage_is_reported_while_somebody_tries(lease: Lease | None, value: int) -> None:
+    """Afterwards nobody knows whether the service answers again."""
+    known = AccountSummary(1, "studio", "anna", NOW, DayUsage(), None, None, outage=Outage(NOW, "no route"))
+    account = Slot(AccountView(known, DayUsage(), Limits(), NOW), None, (), (), None, None, None, None)
+    now = PageSnapshot(Overview((), (), lease), (account,), is_all=True)
+
+    found = samples(exposition(queue_metrics(now)))
+
+    assert found["batchkiln_outage", (("account", "anna"), ("profile", "studio"))] == value
 
 
 def test_jobs_are_reported_by_state_cause_and_money() -> None:

@@ -50,10 +50,15 @@ def test_number_of_done_items_has_its_verb(done: int, failed: int, words: str) -
         ("the service is busy", "The service is busy."),
         ("parameters.resolution '777x777' is not offered", "parameters.resolution '777x777' is not offered."),
         ("max_cost_credits is too low", "max_cost_credits is too low."),
+        ("owl-clip waits for a choice", "owl-clip waits for a choice."),
+        ("birds2: one item is held", "birds2: one item is held."),
+        ("birds: one item is held", "birds: one item is held."),
+        ("night/owl is queued", "night/owl is queued."),
+        ("stale: it was made again since", "Stale: it was made again since."),
         ("why?", "Why?"),
         ("", "."),
     ],
 )
-def test_sentence_leaves_the_names_of_fields_as_they_are(text: str, told: str) -> None:
-    """A field of the manifest is looked for as it is written there."""
+def test_sentence_leaves_ids_and_names_of_fields_as_they_are(text: str, told: str) -> None:
+    """An item, a job and a field of the manifest are looked for as they are written there."""
     assert sentence(text) == told

@@ -11,8 +11,9 @@ from batchkiln.core.job import AttemptState
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
+from batchkiln.dashboard.charts import gauge_bar
 from batchkiln.dashboard.rendering import environment
-from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
+from batchkiln.dashboard.snapshot import Gauge, Level, PageSnapshot, Slot, headline
 from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.presentation.worker_views import NO_KEY, Undriven
@@ -30,6 +31,24 @@ def slot(
     account = AccountSummary(1, "local", "main", NOW, DayUsage(), None, None)
     view = AccountView(replace(account, misunderstood=misunderstood), DayUsage(), Limits(), NOW)
     return Slot(view, None, (), (), wait, None, blocked, None)
+
+
+@pytest.mark.parametrize(("lease", "told"), [(DRIVEN, "Idle."), (None, "At rest: no process sends requests.")])
+def test_account_that_nobody_drives_is_at_rest(lease: Lease | None, told: str) -> None:
+    """And no time of a reset is told that is not known."""
+    now = snapshot(slots=(replace(slot(), credits=Gauge("credits_per_day", "Credits today", 5, 10)),), lease=lease)
+    page = environment().get_template("sections/slots.html").render(now=now, started_at=NOW, gauge_bar=gauge_bar)
+
+    assert told in page
+    assert "Daily reset" not in page
+
+
+def test_warning_names_a_job_as_it_is_called() -> None:
+    """An id is never capitalised."""
+    item = under_way(ItemState.SUBMITTING, since=NOW - timedelta(days=2))
+    now = snapshot(job_view({ItemState.SUBMITTING: 1}, name="birds2", under_way=(item,)))
+
+    assert [reason.text.partition(" was sent")[0] for reason in headline(now).reasons] == ["In birds2: red-fox"]
 
 
 def shared(*jobs: JobView, silent_seconds: float = 1.0, undriven: tuple[Undriven, ...] = ()) -> PageSnapshot:

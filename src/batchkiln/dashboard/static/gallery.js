@@ -92,6 +92,8 @@ document.addEventListener("keydown", (event) => {
   if (control && !control.disabled && control.matches("a, button")) {
     event.preventDefault();
     control.click();
+  } else if (isLarge) {
+    answerIdle(aliases[key] || key, Boolean(control));
   } else if (key === "escape") {
     picks().forEach((one) => (one.checked = false));
     take();
@@ -169,6 +171,23 @@ if (isLarge) {
   returnToTile();
   window.addEventListener("pagehide", rememberTiles);
 }
+
+// The size of the tiles is this browser's own choice.
+const SIZES = ["small", "medium", "large"];
+
+function resize(size) {
+  document.documentElement.dataset.tiles = size;
+  document.querySelectorAll("[data-size]").forEach((one) => one.setAttribute("aria-pressed", one.dataset.size === size));
+}
+
+document.querySelectorAll("[data-size]").forEach((one) =>
+  one.addEventListener("click", () => {
+    localStorage.setItem("tiles", one.dataset.size);
+    resize(one.dataset.size);
+  }),
+);
+const kept = localStorage.getItem("tiles");
+resize(SIZES.includes(kept) ? kept : "medium");
 
 document.addEventListener("parts", show);
 window.addEventListener("pageshow", read); // a browser that goes back restores what was checked then

@@ -177,6 +177,57 @@ function tellBroken(picture) {
   picture.hidden = true;
 }
 
+// The answer to a key: a few words over the page, which go by themselves.
+const ANSWER_MS = 3000;
+const KEYS_MS = 20000;
+let answerTimer = null;
+
+function answer(words, milliseconds = ANSWER_MS) {
+  let told = document.getElementById("answer");
+  if (!told) {
+    told = Object.assign(document.createElement("p"), { id: "answer", className: "toast" });
+    told.setAttribute("role", "status");
+    document.body.append(told);
+  }
+  told.replaceChildren(...(Array.isArray(words) ? words : [words]));
+  told.hidden = false;
+  clearTimeout(answerTimer);
+  answerTimer = setTimeout(() => (told.hidden = true), milliseconds);
+}
+
+// A key that has no button to press now says why.
+function answerIdle(key, isDisabled) {
+  const already = { k: "It is kept already.", d: "It is dropped already." };
+  const missing = {
+    k: "Nothing is here to keep.",
+    d: "Nothing is here to drop.",
+    r: "Nothing is here to make again.",
+    u: "There is nothing to undo.",
+    n: "This is the last one.",
+    p: "This is the first one.",
+  };
+  const words = (isDisabled && already[key]) || missing[key];
+  if (words) {
+    answer(words);
+  }
+}
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input:not([type=hidden], [type=checkbox]), textarea, select");
+  if (event.key !== "?" || isTyping || event.ctrlKey || event.metaKey || event.altKey) {
+    return;
+  }
+  const told = document.getElementById("answer");
+  const keys = document.querySelector("#main .keys");
+  if (told && !told.hidden && told.textContent === (keys && keys.textContent)) {
+    told.hidden = true; // the same key again
+  } else if (keys) {
+    answer([...keys.cloneNode(true).childNodes], KEYS_MS);
+  } else {
+    answer("This page has no keys of its own.");
+  }
+});
+
 const zoneName = document.getElementById("zone");
 if (zoneName) {
   zoneName.textContent = zone.resolvedOptions().timeZone;

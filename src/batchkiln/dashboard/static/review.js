@@ -25,8 +25,9 @@ function press(key) {
   const control = own || document.querySelector(`.last ${selector}, .pager ${selector}`);
   if (control && !control.disabled) {
     control.click();
+  } else {
+    answerIdle(key, Boolean(control));
   }
-  return Boolean(control);
 }
 
 document.addEventListener("keydown", (event) => {
@@ -40,8 +41,10 @@ document.addEventListener("keydown", (event) => {
     choose(Number(key) - 1, true);
   } else if (candidates.length > 1 && (key === "arrowleft" || key === "arrowright")) {
     choose(chosen + (key === "arrowright" ? 1 : -1), true);
-  } else if (!"kdrunp".includes(key) || key.length !== 1 || !press(key)) {
+  } else if (!"kdrunp".includes(key) || key.length !== 1) {
     return;
+  } else {
+    press(key);
   }
   event.preventDefault();
 });
@@ -121,6 +124,10 @@ async function show(url, isBack) {
     } else {
       begin(0);
       scrollTo(0, 0);
+    }
+    const last = document.querySelector(".last span");
+    if (last && last.getBoundingClientRect().bottom < 0) {
+      answer(last.textContent); // the words about the decision are above the window
     }
   } catch {
     location.assign(url); // the browser says what is wrong
