@@ -898,8 +898,8 @@ BUGS: Final = (
             ),
             (
                 "store/downloads.py",
-                "    return replace(task, taken=taken_paths(connection, task, number))",
-                "    return task",
+                "    taken = taken_paths(connection, task, number)\n",
+                "    taken = frozenset[str]()\n",
             ),
         ),
     ),
