@@ -145,14 +145,16 @@ CREATE VIEW open_tally AS
 SELECT job_id, recipe_id, state, n FROM rest_tally WHERE rest_tally.state IN ('queued', 'waiting')
 UNION ALL
 SELECT job_id, recipe_id, state, count(*) AS n FROM item
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
+    AND item.state <> 'held'
 GROUP BY job_id, recipe_id, state;
 
 CREATE VIEW tally AS
 SELECT job_id, recipe_id, state, n FROM rest_tally
 UNION ALL
 SELECT job_id, recipe_id, state, count(*) AS n FROM item
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
+    AND item.state <> 'held'
 GROUP BY job_id, recipe_id, state;
 
 CREATE TABLE counted_change ("only" BIGINT PRIMARY KEY CHECK ("only" = 1));
@@ -248,3 +250,14 @@ CREATE TABLE applied_contents (
     CHECK (content IS NULL OR (
         sources IS NOT NULL AND items IS NOT NULL AND digest IS NOT NULL AND equal_requests IS NOT NULL))
 );
+
+-- As in the queue file, whose file has the reason.
+DROP INDEX item_open;
+CREATE INDEX item_open ON item (state, id)
+    WHERE state = 'submitting' OR state = 'active' OR state = 'downloading' OR state = 'held';
+DROP INDEX attempt_paid_for_nothing;
+CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
+    WHERE state = 'canceled' OR state = 'expired' OR state = 'abandoned' OR state = 'disputed';
+ALTER TABLE request DROP CONSTRAINT request_kind_check;
+ALTER TABLE request ADD CONSTRAINT request_kind_check CHECK (
+    kind = 'create' OR kind = 'upload' OR kind = 'read' OR kind = 'quote' OR kind = 'other');
