@@ -467,12 +467,14 @@ INSERT INTO "recipe" VALUES(2,'6727dbfb556ec4418ddcb4a5e17ddf60','87f2837533c1aa
 INSERT INTO "recipe" VALUES(3,'dab25fef53568431ec0680532bc8a1ff','87f2837533c1aae333e4a979d6196243','cost-10','text-to-image','{"resolution":"1024x1024"}',0,5,3);
 INSERT INTO "recipe" VALUES(4,'31c71b59bbdb0fa956a59c82cbfcf314','eff19457c92f87e454d59a085cd056d5','cost-10','image-to-image','{"resolution":"1024x1024"}',1,NULL,3);
 INSERT INTO "recipe" VALUES(5,'e4ca6524d93aa9264e58045544345cc0','5eaea1fa0b854cb73856fef4a776902a','cost-37','text-to-image','{"resolution":"1024x1024"}',0,NULL,3);
-CREATE TABLE request (
+CREATE TABLE "request" (
     id         INTEGER PRIMARY KEY,
     account_id INTEGER NOT NULL REFERENCES account (id),
-    kind       TEXT NOT NULL CHECK (kind IN ('create', 'upload', 'read', 'quote', 'other')),
-    sent_at    INTEGER NOT NULL
-, egress TEXT) STRICT;
+    kind       TEXT NOT NULL CHECK (
+        kind = 'create' OR kind = 'upload' OR kind = 'read' OR kind = 'quote' OR kind = 'other'),
+    sent_at    INTEGER NOT NULL,
+    egress     TEXT
+) STRICT;
 INSERT INTO "request" VALUES(227,1,'read',1772465193767,NULL);
 INSERT INTO "request" VALUES(228,1,'read',1772465203867,NULL);
 INSERT INTO "request" VALUES(229,1,'read',1772465213967,NULL);
@@ -737,7 +739,8 @@ CREATE TABLE worker (
     is_draining INTEGER NOT NULL DEFAULT 0 CHECK (is_draining IN (0, 1))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX item_by_state ON item (job_id, state, id);
-CREATE INDEX item_open ON item (state, id) WHERE state IN ('submitting', 'active', 'downloading', 'held');
+CREATE INDEX item_open ON item (state, id)
+    WHERE state = 'submitting' OR state = 'active' OR state = 'downloading' OR state = 'held';
 CREATE INDEX item_source_by_source ON item_source (source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX item_source_by_group ON item_source (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX item_by_group ON item (group_id, id, state, verdict) WHERE group_id IS NOT NULL;
@@ -758,13 +761,15 @@ CREATE VIEW open_tally AS
 SELECT job_id, recipe_id, state, n FROM rest_tally WHERE rest_tally.state IN ('queued', 'waiting')
 UNION ALL
 SELECT job_id, recipe_id, state, count(*) AS n FROM item
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
+    AND item.state <> 'held'
 GROUP BY job_id, recipe_id, state;
 CREATE VIEW tally AS
 SELECT job_id, recipe_id, state, n FROM rest_tally
 UNION ALL
 SELECT job_id, recipe_id, state, count(*) AS n FROM item
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
+    AND item.state <> 'held'
 GROUP BY job_id, recipe_id, state;
 CREATE TRIGGER item_tally AFTER UPDATE OF state, recipe_id, open_inputs ON item
 WHEN (old.state <> new.state OR old.recipe_id <> new.recipe_id OR (old.open_inputs = 0) <> (new.open_inputs = 0))
@@ -800,7 +805,7 @@ CREATE UNIQUE INDEX attempt_generation ON attempt (account_id, generation_id) WH
 CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version > 1;
 CREATE UNIQUE INDEX attempt_unresolved ON attempt (account_id) WHERE state IN ('sent', 'active');
 CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
-    WHERE state IN ('canceled', 'expired', 'abandoned', 'disputed');
+    WHERE state = 'canceled' OR state = 'expired' OR state = 'abandoned' OR state = 'disputed';
 CREATE TRIGGER attempt_is_never_edited
 BEFORE UPDATE OF item_id, account_id, number, idempotency_key, key_fingerprint, body, checksum, is_video ON attempt
 BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;

@@ -740,8 +740,8 @@ BUGS: Final = (
     Bug(
         "the hand-over is not in the transaction of the save",
         "store/transitions.py",
-        '    if moved["is_source"] and ItemState.DONE in {expected, state}:\n',
-        '    if moved["is_source"] and expected is ItemState.DONE:\n',
+        '    if found["is_source"] and ItemState.DONE in {expected, state}:\n',
+        '    if found["is_source"] and expected is ItemState.DONE:\n',
     ),
     Bug(
         "a lease expires by its worker's clock",
@@ -898,8 +898,8 @@ BUGS: Final = (
             ),
             (
                 "store/downloads.py",
-                "    return replace(task, taken=taken_paths(connection, task, number))",
-                "    return task",
+                "    taken = taken_paths(connection, task, number)\n",
+                "    taken = frozenset[str]()\n",
             ),
         ),
     ),

@@ -105,7 +105,7 @@ def render(
             return f"{numbers[piece.field]:0{piece.width}d}" if piece.width else str(numbers[piece.field])
         return safe_value(texts[piece.field])
 
-    folders, file, names_output = _layout(pattern)
+    folders, file, names_output, _ = _layout(pattern)
     suffix = "" if names_output or output == 1 else f"-{output}"
     suffix += "" if version == 1 else versions.replace("{version}", str(version))
     parents = "".join(_safe_component("".join(map(fill, folder)), "") + "/" for folder in folders)
@@ -118,10 +118,8 @@ def with_extension(name: str, pattern: str, extension: str, other: str) -> str |
     `name` is what it gave for the same pattern and values with `extension`. Only the end differs, unless the pattern
     has the extension elsewhere too, or the name is so long that it may have been cut to the room that the end leaves.
     """
-    folders, file, _ = _layout(pattern)
-    uses = sum(piece.field == "ext" for component in (*folders, file) for piece in component)
     is_short = len(name.rpartition("/")[2].encode()) <= _SURELY_WHOLE_BYTES
-    return name[: -len(extension)] + other if file[-1].field == "ext" and uses == 1 and is_short else None
+    return name[: -len(extension)] + other if is_short and _layout(pattern)[3] else None
 
 
 def is_version_pattern(text: str) -> bool:
@@ -186,11 +184,14 @@ def _safe_component(head: str, tail: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _layout(pattern: str) -> tuple[tuple[tuple[_Piece, ...], ...], tuple[_Piece, ...], bool]:
-    """Return the pieces of a pattern's folders and of its file, and whether it contains {output}."""
+def _layout(pattern: str) -> tuple[tuple[tuple[_Piece, ...], ...], tuple[_Piece, ...], bool, bool]:
+    """Return the pieces of a pattern's folders and of its file, and two facts about it.
+
+    These are whether it contains {output}, and whether it ends with {ext} and has it nowhere else.
+    """
     *folders, file = _parse(pattern)
-    names_output = any(piece.field == "output" for component in (*folders, file) for piece in component)
-    return tuple(folders), file, names_output
+    fields = [piece.field for component in (*folders, file) for piece in component]
+    return tuple(folders), file, "output" in fields, fields[-1] == "ext" and fields.count("ext") == 1
 
 
 def _file_name(component: tuple[_Piece, ...], suffix: str, fill: Callable[[_Piece], str]) -> str:

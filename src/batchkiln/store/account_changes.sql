@@ -25,6 +25,6 @@ SELECT outage_since FROM account WHERE id = :account_id;
 -- name: held_for_key -- items whose API key was missing
 SELECT item.id, attempt.id AS attempt_id, attempt.state, attempt.key_fingerprint
 FROM item JOIN attempt ON attempt.id = item.attempt_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
   AND item.state = 'held' AND item.error_code = 'key_missing' AND attempt.account_id = :account_id
   AND attempt.state IN ('sent', 'active', 'succeeded');  -- the code of a disputed one is the service's own word

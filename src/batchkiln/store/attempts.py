@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchkiln.core.errors import InvariantBroken, LeaseLost
-from batchkiln.core.job import Attempt
+from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.outcome_errors import DAMAGED
 from batchkiln.core.outcomes import FACTS, Fact
 from batchkiln.core.queue_changes import Facts
@@ -15,7 +15,7 @@ from batchkiln.core.queue_types import NewAttempt
 from batchkiln.core.rate_limits import RequestNote
 from batchkiln.core.request import request_body
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.charges import move_credits, reserve
 from batchkiln.store.commit import attempt_row, commit
 from batchkiln.store.integrity import attempt_checksum, checksum_matches
@@ -101,7 +101,22 @@ def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[s
 def insert_attempt(connection: Session, fields: Mapping[str, Any]) -> Attempt | None:
     """Store an attempt by its columns, as one that may have been sent; return None if Law 4 forbids it."""
     made = connection.execute(query("insert_attempt"), fields).fetchone()
-    return None if made is None else attempt_of(made)
+    if made is None:
+        return None
+    return Attempt(
+        id=made["id"],
+        item_id=fields["item_id"],
+        account_id=fields["account_id"],
+        number=fields["number"],
+        state=AttemptState.SENT,
+        is_video=fields["is_video"],
+        idempotency_key=fields["idempotency_key"],
+        key_fingerprint=fields["key_fingerprint"],
+        body=fields["body"],
+        quote_credits=fields["quote_credits"],
+        sends=1,
+        contact_at=from_milliseconds(fields["now"]),
+    )
 
 
 def resend(connection: Session, attempt_id: int, request: RequestNote, *, keep_seconds: float) -> Attempt | None:

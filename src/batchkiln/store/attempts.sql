@@ -4,7 +4,7 @@ INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idemp
 VALUES (:item_id, :job_id, :account_id, :number, 'sent', :is_video, :idempotency_key, :key_fingerprint, :body,
         :checksum, :quote_credits, :day, 1, :now)
 ON CONFLICT (account_id) WHERE state IN ('sent', 'active') DO NOTHING
-RETURNING *;
+RETURNING id;
 
 -- name: count_send
 UPDATE attempt SET sends = sends + 1, day_start_at = :day WHERE id = :attempt_id AND state = 'sent';

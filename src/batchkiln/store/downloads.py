@@ -1,10 +1,11 @@
 """The files of a finished generation: the data to download and name them, and the records of saved files."""
 
 import json
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from typing import Final
 
 from batchkiln.core.job import SavedFile, SavedOutput, Sidecar
 from batchkiln.core.queue_types import DownloadTask
@@ -16,6 +17,8 @@ from batchkiln.store.session import Row, Session
 from batchkiln.store.shared_paths import local_dir_of, local_path_of, stored_path
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail
+
+NO_EVENTS: Final = "{}"  # as the query `download_task` returns them, for nearly every item
 
 
 def download_task(connection: Session, attempt_id: int, number: int = 1) -> DownloadTask:
@@ -42,11 +45,14 @@ def download_task(connection: Session, attempt_id: int, number: int = 1) -> Down
         staged=_staged_files(row["staged"], saved),
         gone=_gone_files(connection, row, saved),
     )
-    return replace(task, taken=taken_paths(connection, task, number))
+    taken = taken_paths(connection, task, number)
+    return replace(task, taken=taken) if taken else task
 
 
 def _staged_files(events: str, saved: Mapping[int, str]) -> tuple[SavedOutput, ...]:
     """Return the staged files without a recorded object: for each number, the file of the last staging event."""
+    if events == NO_EVENTS:
+        return ()
     details = (json.loads(event) for _, event in sorted(json.loads(events).items(), key=lambda told: int(told[0])))
     found = {each["number"]: each for each in details if each["number"] not in saved}
     return tuple(
@@ -62,6 +68,8 @@ def _staged_files(events: str, saved: Mapping[int, str]) -> tuple[SavedOutput, .
 
 def _gone_files(connection: Session, row: Row, saved: Mapping[int, str]) -> tuple[SavedOutput, ...]:
     """Return the files whose absence was recorded, each number once. Earlier versions recorded fewer details."""
+    if row["gone"] == NO_EVENTS:
+        return ()
     details = (json.loads(event) for _, event in sorted(json.loads(row["gone"]).items(), key=lambda told: int(told[0])))
     found = {each["number"]: each for each in details if each["number"] not in saved and "size_bytes" in each}
     return tuple(
@@ -102,11 +110,14 @@ def taken_paths(connection: Session, task: DownloadTask, number: int) -> frozens
 
 def output_paths(task: DownloadTask, number: int) -> list[str]:
     """Return an output's possible paths as they would be recorded: URLs, or absolute with symbolic links resolved."""
-    names = [name.rpartition("/") for name in task.relative_names(number)]
+    names = task.relative_names(number)
     if is_url(task.output_dir):
-        return [f"{task.output_dir}/{''.join(name)}" for name in names]
-    folders = {folder: str(Path(task.output_dir, folder).resolve()) for folder in {folder for folder, _, _ in names}}
-    return [f"{folders[folder].rstrip('/')}/{name}" for folder, _, name in names]
+        return [f"{task.output_dir}/{name}" for name in names]
+    parts = [name.rpartition("/") for name in names]
+    # Not `Path.resolve`, which takes twice the time, once for each finished generation.
+    places = {folder: os.path.join(task.output_dir, folder) for folder in {each[0] for each in parts}}  # noqa: PTH118
+    folders = {folder: os.path.realpath(place) for folder, place in places.items()}
+    return [f"{folders[folder].rstrip('/')}/{name}" for folder, _, name in parts]
 
 
 def count_outputs(connection: Session, attempt_id: int | None) -> int:

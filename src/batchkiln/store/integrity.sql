@@ -1,7 +1,7 @@
 -- name: contradictions -- items under way and unresolved attempts that contradict each other, by the indexes of both
 SELECT item.id
 FROM item LEFT JOIN attempt ON attempt.id = item.attempt_id AND attempt.item_id = item.id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
   AND CASE item.state
       WHEN 'submitting' THEN attempt.state IS NOT 'sent'
       WHEN 'active' THEN attempt.state IS NOT 'active'
@@ -11,7 +11,8 @@ WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
 UNION ALL
 SELECT item.id
 FROM item JOIN attempt ON attempt.id = item.attempt_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND +attempt.state IN ('sent', 'active')
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
+  AND +attempt.state IN ('sent', 'active')
   AND NOT EXISTS (
       SELECT 1 FROM attempt AS found INDEXED BY attempt_unresolved
       WHERE found.account_id = attempt.account_id AND found.id = attempt.id AND found.state IN ('sent', 'active'))

@@ -36,7 +36,7 @@ SELECT account.profile, account.name, max(CASE item.state WHEN 'held' THEN 0 ELS
 FROM item
 JOIN attempt ON attempt.id = item.attempt_id
 JOIN account ON account.id = attempt.account_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
 GROUP BY account.profile, account.name
 UNION
 SELECT lost_item.profile, lost_item.account, 1 FROM lost_item WHERE lost_item.state = 'queued';

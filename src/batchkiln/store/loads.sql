@@ -12,8 +12,8 @@ SELECT t.recipe_id, CASE WHEN t.state = 'waiting' THEN 'queued' ELSE t.state END
            SELECT CAST(avg(a.recorded_at) AS INTEGER)
            FROM item AS i
            JOIN attempt AS a ON a.id = i.attempt_id
-           WHERE i.state IN ('submitting', 'active', 'downloading', 'held') AND i.state = t.state
-               AND i.job_id = t.job_id AND i.recipe_id = t.recipe_id
+           WHERE (i.state = 'submitting' OR i.state = 'active' OR i.state = 'downloading' OR i.state = 'held')
+               AND i.state = t.state AND i.job_id = t.job_id AND i.recipe_id = t.recipe_id
        ) END AS began_at
 FROM open_tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id

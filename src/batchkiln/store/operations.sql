@@ -15,12 +15,13 @@ WHERE t.job_id = :job_id AND t.state = :state;
 -- name: count_paid_for_nothing  (items in a state whose attempt was not refunded and may have cost credits)
 SELECT count(*)
 FROM attempt AS a JOIN item AS i ON i.id = a.item_id AND i.attempt_id = a.id
-WHERE a.job_id = :job_id AND a.state IN ('canceled', 'expired', 'abandoned', 'disputed') AND i.state = :state;
+WHERE a.job_id = :job_id AND (a.state = 'canceled' OR a.state = 'expired' OR a.state = 'abandoned' OR a.state = 'disputed')
+  AND i.state = :state;
 
 -- name: first_paid_for_nothing  (as above, in any of some states)
 SELECT i.id
 FROM attempt AS a JOIN item AS i ON i.id = a.item_id AND i.attempt_id = a.id
-WHERE a.job_id = :job_id AND a.state IN ('canceled', 'expired', 'abandoned', 'disputed')
+WHERE a.job_id = :job_id AND (a.state = 'canceled' OR a.state = 'expired' OR a.state = 'abandoned' OR a.state = 'disputed')
     AND i.state IN (SELECT value FROM json_each(:states))
 LIMIT :limit;
 

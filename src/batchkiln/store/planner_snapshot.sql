@@ -14,8 +14,7 @@ SELECT account.creates_held_until, account.creates_held_reason, account.reads_he
        EXISTS (SELECT 1 FROM misunderstood WHERE misunderstood.account_id = account.id) AS has_misunderstood,
        EXISTS (
            SELECT 1 FROM item JOIN attempt ON attempt.id = item.attempt_id
-           WHERE item.state IN ('submitting', 'active', 'downloading', 'held')  -- the partial index's own words
-               AND item.state = 'downloading' AND attempt.account_id = account.id) AS has_downloads
+           WHERE item.state = 'downloading' AND attempt.account_id = account.id) AS has_downloads
 FROM account
 LEFT JOIN account_day ON account_day.account_id = account.id AND account_day.day_start_at IN (:first, :last)
 WHERE account.id = :account_id;
@@ -46,8 +45,7 @@ ORDER BY job.id, recipe.id;
 -- name: downloads -- all of them: those that cannot be fetched must not hide the others
 SELECT attempt.id FROM item
 JOIN attempt ON attempt.id = item.attempt_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held')  -- the partial index's own words
-  AND item.state = 'downloading' AND attempt.account_id = :account_id
+WHERE item.state = 'downloading' AND attempt.account_id = :account_id
 ORDER BY item.id;
 
 -- name: outstanding

@@ -24,6 +24,9 @@ _SHORT: Final[Mapping[tuple[str, str | None, tuple[str, ...]], str]] = {
 }
 """The facts that are stored in short, by kind, state and names of the details; the schema's view `event` reads them."""
 
+_MOVE_ALONE: Final = query("move_item").partition("\nRETURNING")[0]
+"""The same without its result, for which SQLite makes a temporary table."""
+
 _KEEPS_ATTEMPT = frozenset(ItemState) - {ItemState.QUEUED}
 _DETAILS: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -68,8 +71,9 @@ def move(
     Items that are made from it get its files, or wait again, in the same transaction. Return how many items this made
     ready. Raise `InvariantBroken` if the item is in an unexpected state.
     """
+    may_matter = state is ItemState.QUEUED or ItemState.DONE in {expected, state}  # to items that are made from it
     moved = connection.execute(
-        query("move_item"),
+        query("move_item") if may_matter else _MOVE_ALONE,
         {
             "item_id": item_id,
             "expected": expected,
@@ -79,12 +83,15 @@ def move(
             "error_code": error.code if error else None,
             "error_message": error.message if error else None,
         },
-    ).fetchone()
-    if moved is None:
+    )
+    found = moved.fetchone() if may_matter else None
+    if found is None and (may_matter or moved.rowcount != 1):
         raise InvariantBroken(f"item {item_id} is not {expected}, as {event} expects")
-    if moved["has_inputs"] and state is ItemState.QUEUED:
+    if found is None:
+        return 0
+    if found["has_inputs"] and state is ItemState.QUEUED:
         refresh_inputs(connection, [item_id], now)
-    if moved["is_source"] and ItemState.DONE in {expected, state}:
+    if found["is_source"] and ItemState.DONE in {expected, state}:
         return fill_dependents(connection, [item_id], now)
     return 0
 

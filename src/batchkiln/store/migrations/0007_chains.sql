@@ -59,7 +59,11 @@ SELECT id, job_id, position, name, state, recipe_id, priority, prompt, inputs, m
 DROP TABLE item;
 ALTER TABLE item_new RENAME TO item;
 CREATE INDEX item_by_state ON item (job_id, state, id);
-CREATE INDEX item_open ON item (state, id) WHERE state IN ('submitting', 'active', 'downloading', 'held');
+
+-- The conditions of this index and of `attempt_paid_for_nothing` are alternatives, not a list: for a list, SQLite fills a
+-- temporary table in each change of a state. A statement that names one of the states uses the index.
+CREATE INDEX item_open ON item (state, id)
+    WHERE state = 'submitting' OR state = 'active' OR state = 'downloading' OR state = 'held';
 
 -- The number of an attempt among those of its item that have saved files, from 1. It stays when files are gone.
 ALTER TABLE attempt ADD COLUMN version INTEGER CHECK (version >= 1);
@@ -165,14 +169,16 @@ CREATE VIEW open_tally AS
 SELECT job_id, recipe_id, state, n FROM rest_tally WHERE rest_tally.state IN ('queued', 'waiting')
 UNION ALL
 SELECT job_id, recipe_id, state, count(*) AS n FROM item
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
+    AND item.state <> 'held'
 GROUP BY job_id, recipe_id, state;
 
 CREATE VIEW tally AS
 SELECT job_id, recipe_id, state, n FROM rest_tally
 UNION ALL
 SELECT job_id, recipe_id, state, count(*) AS n FROM item
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
+    AND item.state <> 'held'
 GROUP BY job_id, recipe_id, state;
 
 -- A change of many items counts them once itself, and names that here for the time of its transaction: a trigger would
@@ -272,7 +278,7 @@ CREATE UNIQUE INDEX attempt_generation ON attempt (account_id, generation_id) WH
 CREATE UNIQUE INDEX attempt_version ON attempt (item_id, version) WHERE version > 1;
 CREATE UNIQUE INDEX attempt_unresolved ON attempt (account_id) WHERE state IN ('sent', 'active');
 CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
-    WHERE state IN ('canceled', 'expired', 'abandoned', 'disputed');
+    WHERE state = 'canceled' OR state = 'expired' OR state = 'abandoned' OR state = 'disputed';
 
 CREATE TRIGGER attempt_is_never_edited
 BEFORE UPDATE OF item_id, account_id, number, idempotency_key, key_fingerprint, body, checksum, is_video ON attempt
@@ -377,3 +383,17 @@ SELECT item_source.item_id, item_source.place, item_source.source_id, item_sourc
 FROM item_source JOIN used_inputs ON used_inputs.item_id = item_source.item_id
 LEFT JOIN input_file ON input_file.id = json_extract(used_inputs.earlier, '$[' || item_source.place || ']')
 LEFT JOIN output ON output.path = input_file.path AND output.sha256 = input_file.sha256;
+
+-- The kinds of a request are alternatives for the same reason: each request adds a row.
+CREATE TABLE request_new (
+    id         INTEGER PRIMARY KEY,
+    account_id INTEGER NOT NULL REFERENCES account (id),
+    kind       TEXT NOT NULL CHECK (
+        kind = 'create' OR kind = 'upload' OR kind = 'read' OR kind = 'quote' OR kind = 'other'),
+    sent_at    INTEGER NOT NULL,
+    egress     TEXT
+) STRICT;
+INSERT INTO request_new (id, account_id, kind, sent_at, egress)
+SELECT id, account_id, kind, sent_at, egress FROM request ORDER BY id;
+DROP TABLE request;
+ALTER TABLE request_new RENAME TO request;

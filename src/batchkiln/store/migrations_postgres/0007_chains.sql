@@ -145,14 +145,16 @@ CREATE VIEW open_tally AS
 SELECT job_id, recipe_id, state, n FROM rest_tally WHERE rest_tally.state IN ('queued', 'waiting')
 UNION ALL
 SELECT job_id, recipe_id, state, count(*) AS n FROM item
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
+    AND item.state <> 'held'
 GROUP BY job_id, recipe_id, state;
 
 CREATE VIEW tally AS
 SELECT job_id, recipe_id, state, n FROM rest_tally
 UNION ALL
 SELECT job_id, recipe_id, state, count(*) AS n FROM item
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state <> 'held'
+WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downloading' OR item.state = 'held')
+    AND item.state <> 'held'
 GROUP BY job_id, recipe_id, state;
 
 CREATE TABLE counted_change ("only" BIGINT PRIMARY KEY CHECK ("only" = 1));
@@ -287,3 +289,14 @@ SELECT item_source.item_id, item_source.place, item_source.source_id, item_sourc
 FROM item_source JOIN used_inputs ON used_inputs.item_id = item_source.item_id
 LEFT JOIN input_file ON input_file.id = (used_inputs.earlier::json ->> item_source.place::int)::bigint
 LEFT JOIN output ON output.path = input_file.path AND output.sha256 = input_file.sha256;
+
+-- As in the queue file, whose file has the reason.
+DROP INDEX item_open;
+CREATE INDEX item_open ON item (state, id)
+    WHERE state = 'submitting' OR state = 'active' OR state = 'downloading' OR state = 'held';
+DROP INDEX attempt_paid_for_nothing;
+CREATE INDEX attempt_paid_for_nothing ON attempt (job_id)
+    WHERE state = 'canceled' OR state = 'expired' OR state = 'abandoned' OR state = 'disputed';
+ALTER TABLE request DROP CONSTRAINT request_kind_check;
+ALTER TABLE request ADD CONSTRAINT request_kind_check CHECK (
+    kind = 'create' OR kind = 'upload' OR kind = 'read' OR kind = 'quote' OR kind = 'other');
