@@ -274,7 +274,7 @@ async def make_plan(
     if "-" in paths and len(paths) > 1:
         raise InputError("standard input cannot be combined with other manifests")
     if len(paths) != len(set(paths)):
-        raise InputError("a manifest is named twice")
+        raise InputError("a manifest is named twice: name each once")
     store, app = access.store, access.app
     catalogues = catalogues or Catalogues(access)
     found: dict[str, tuple[Manifest, Profile]] = {}
@@ -282,7 +282,7 @@ async def make_plan(
     for path in paths:
         with errors.collected():
             manifest, profile = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
-            refuse_second_of_job(manifest.job.name, [each.job.name for each, _ in found.values()])
+            refuse_second_of_job(path, manifest.job.name, {each.job.name: known for known, (each, _) in found.items()})
             found[path] = manifest, profile
     profiles = app.config.profiles
     for name in dict.fromkeys(profile.name for _, profile in found.values()):
