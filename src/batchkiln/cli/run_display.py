@@ -34,6 +34,7 @@ from batchkiln.presentation.item_documents import event_document
 from batchkiln.presentation.job_documents import job_document
 from batchkiln.presentation.outages import past_outages
 from batchkiln.presentation.overview import JobView, Overview, review_line, service_notes
+from batchkiln.presentation.takers import to_resume
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
@@ -219,10 +220,7 @@ def _waits(views: Sequence[JobView], queue_option: str) -> Iterator[str]:
     for view in views:
         if waiting := view.summary.waits_in_pause:
             name = view.summary.name
-            resuming = (
-                f"`batchkiln unpause{queue_option} {command_arguments(name)}`, then `batchkiln work{queue_option}`"
-            )
-            yield f"{name} is paused with {plural(waiting, 'item')} queued. To resume: {resuming}."
+            yield f"{name} is paused with {plural(waiting, 'item')} queued. {to_resume(name, queue_option)}."
         for line in waiting_lines(view.summary):
             yield f"{view.summary.name}: {line}."
         if to_review := review_line(view.summary):

@@ -46,7 +46,7 @@ def read_question(
     A retry without named items is of `states`. Without these, it leaves out rejected items, which are rejected again,
     unless there are no others.
     """
-    after = after_pause(reader) if action is Action.PAUSE else who_takes(reader) if action in _SENT else ""
+    after = after_pause(reader, job) if action is Action.PAUSE else who_takes(reader) if action in _SENT else ""
     if action is not Action.RETRY:
         return Asked(question_of(reader, action, job, items), after=after)
     if items:
