@@ -171,7 +171,7 @@ def _rows(state: ProgressState) -> Iterator[tuple[str, Text]]:
 
 
 def _wait(worker: WorkerState, state: ProgressState) -> str:
-    return f"{worker.account}: {worker.wait}" if len(state.workers) > 1 else f"{worker.wait}"
+    return f"{worker.account}: {worker.wait_with_error}" if len(state.workers) > 1 else f"{worker.wait_with_error}"
 
 
 def _day_texts(workers: tuple[WorkerState, ...]) -> list[str]:

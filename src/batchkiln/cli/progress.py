@@ -71,8 +71,13 @@ class WorkerState:
             until = f" (until {format_until(self.until, self.time_scale)})" if self.until is not None else ""
             return f"waiting for {REASONS[self.reason]}{until}"
         then = f" (next try in {format_duration(self.wait_seconds)})" if self.until is not None else ""
-        error = f": {sanitize(self.last_error)}" if self.last_error else ""
-        return f"waiting for {REASONS[self.reason]}{then}{error}"
+        return f"waiting for {REASONS[self.reason]}{then}"
+
+    @property
+    def wait_with_error(self) -> str | None:
+        """The wait as text with the latest error, for a display that stays when the log has scrolled away."""
+        is_error = self.reason in _ERROR_WAITS and self.last_error
+        return f"{self.wait}: {sanitize(self.last_error or '')}" if is_error else self.wait
 
 
 @dataclass(slots=True)

@@ -265,7 +265,7 @@ async def _applied(
         manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
     )
     print_applied(common, applied)
-    print_warnings(common, [] if mode.is_asking else applied, catalogues.new_warnings().values())
+    print_warnings(common, [] if mode.is_asking else applied, catalogues.new_warnings(is_run=True).values())
     return applied
 
 

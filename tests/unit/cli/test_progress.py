@@ -136,6 +136,15 @@ def test_an_outage_has_a_next_try_and_no_end() -> None:
     assert reached.end_text is not None  # another account of the run goes on
 
 
+def test_reason_of_an_outage_is_in_the_block_and_not_in_each_line() -> None:
+    """The log has it beside the lines; above the block, the log scrolls away."""
+    troubled = replace(worker(WaitReason.UNREACHABLE), last_error="could not connect (Connection refused)")
+    waiting = replace(state(), workers=(troubled,))
+
+    assert "Connection refused" in " ".join(drawn(waiting).split())
+    assert "Connection refused" not in plain_line(waiting)
+
+
 def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
     """Polling is work, not a wait."""
     assert "waits" not in drawn(state(WaitReason.POLL_INTERVAL))
@@ -145,7 +154,7 @@ def test_what_the_service_said_is_reported_beside_the_wait() -> None:
     """A person reads why the service asked for a pause, and not of troubles long over."""
     throttled = replace(worker(WaitReason.THROTTLED), last_error="429: rate_limited")
 
-    assert "429: rate_limited" in (throttled.wait or "")
+    assert "429: rate_limited" in (throttled.wait_with_error or "")
     assert "429" not in (replace(throttled, reason=WaitReason.DAY_CREDITS).wait or "")
 
 
