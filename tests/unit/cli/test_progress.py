@@ -12,6 +12,7 @@ from rich.console import Console
 from batchkiln.cli.live_display import panel
 from batchkiln.cli.output import write_status_as_json
 from batchkiln.cli.progress import (
+    LINE_EVERY_SECONDS,
     LONGEST_PAUSE_SECONDS,
     PlainDisplay,
     ProgressState,
@@ -261,3 +262,9 @@ def test_a_picture_with_something_to_see_is_drawn_often_again(*, has_active_item
         backoff.on_change(is_news=True)
 
     assert backoff.next(has_active_items=False) == 0.25
+
+
+def test_a_block_that_waits_shows_times_that_go_on() -> None:
+    """A wait for the next day is redrawn every few seconds; the countdown of a next try, each second."""
+    assert state(WaitReason.DAY_CREDITS).tick_seconds == LINE_EVERY_SECONDS
+    assert state(WaitReason.UNREACHABLE).tick_seconds == 1.0
