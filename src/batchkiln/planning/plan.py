@@ -32,6 +32,7 @@ from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_
 from batchkiln.presentation.ends import End, JobEnd, end_of_all
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.python_words import in_python_words
 from batchkiln.store import (
     AccountSummary,
     ApplyOptions,
@@ -192,10 +193,10 @@ class Plan(Shown):
 
     @property
     def warnings(self) -> list[str]:
-        """The warnings as sentences; those about losing money or results come first."""
+        """The warnings as sentences for a Python program; those about losing money or results come first."""
         from batchkiln.planning.plan_warnings import warnings_of  # noqa: PLC0415  it reads plans
 
-        return [warning.message for warning in warnings_of(self)]
+        return [in_python_words(warning.message) for warning in warnings_of(self)]
 
     @property
     def credits(self) -> int:
