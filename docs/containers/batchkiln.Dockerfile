@@ -1,7 +1,7 @@
 # The program as a container, with the extras for a queue in PostgreSQL and for watched folders. The queue or the
 # journals of attempts, and the results, are below /data, which has to be a volume.
 # docker build -f docs/containers/batchkiln.Dockerfile -t batchkiln .
-FROM python:3.12-slim
+FROM python:3.11-slim
 RUN useradd --create-home --uid 10001 batchkiln \
     && mkdir /data \
     && chown batchkiln /data

@@ -1,6 +1,6 @@
 # The local service as a container, for tests of clients. docs/serve.md explains it.
 # docker build -f docs/containers/serve.Dockerfile -t batchkiln-serve .
-FROM python:3.12-slim
+FROM python:3.11-slim
 RUN useradd --create-home --uid 10001 batchkiln \
     && mkdir /data \
     && chown batchkiln /data

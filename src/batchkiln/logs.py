@@ -153,9 +153,10 @@ def _redact(text: str) -> str:
 
 
 def _level(verbosity: int) -> int:
-    if verbosity < 0:
+    """Return the level for a number of -v minus the number of -q. A single -q leaves what may need a person."""
+    if verbosity < -1:
         return logging.ERROR
-    return (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
+    return (logging.WARNING, logging.INFO, logging.DEBUG)[min(max(verbosity, 0), 2)]
 
 
 def _is_terminal() -> bool:

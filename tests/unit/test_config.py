@@ -202,12 +202,18 @@ def test_mistake_has_its_line(tmp_path: Path) -> None:
 
 
 def test_two_accounts_with_one_name_are_named(tmp_path: Path) -> None:
-    """The place is that of the accounts."""
-    accounts = "    accounts:\n      - {name: a, keys: [{env: A}]}\n      - {name: a, keys: [{env: B}]}\n"
-    path = write(tmp_path, f"profiles:\n  studio:\n    base_url: https://x.invalid\n{accounts}")
+    """The place is that of the second name. A line with keys is not shown, since one may be written out."""
+    for text, (line, column), source in (
+        ("      - {name: a, keys: [{env: A}]}\n      - {name: a, keys: [{env: B}]}\n", (6, 16), None),
+        ("      - name: a\n        keys: [{env: A}]\n      - name: a\n        keys: [{env: B}]\n", (7, 15), "name: a"),
+    ):
+        accounts = f"profiles:\n  studio:\n    base_url: https://x.invalid\n    accounts:\n{text}"
+        with pytest.raises(InputError, match="two accounts have the name 'a': give each a name of its own") as told:
+            load_config(write(tmp_path, accounts), {})
 
-    with pytest.raises(InputError, match=r"yaml:5:7: `profiles.studio.accounts`: two accounts have the name 'a'"):
-        load_config(path, {})
+        mistake = next(each for each in told.value.mistakes if "two accounts" in each.reason)
+        assert (mistake.line, mistake.column) == (line, column)
+        assert (mistake.source_line or "").removeprefix("      - ") == (source or "")
 
 
 def test_mistakes_have_the_order_of_the_lines(tmp_path: Path) -> None:

@@ -83,6 +83,14 @@ def test_libraries_are_a_layer_before_the_source(path: Path) -> None:
     assert [value for name, value in steps[: place - 1] if name == "COPY"] == []
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_python_of_an_image_is_that_of_the_tested_versions(path: Path) -> None:
+    """The versions of the libraries were tested together with it."""
+    tested = (ROOT / "docs/containers/constraints.txt").read_text("utf-8").split("on Python ")[1].split(";")[0]
+
+    assert DockerfileParser(fileobj=io.BytesIO(path.read_bytes())).baseimage == f"python:{tested}-slim"
+
+
 def test_list_of_libraries_has_those_of_the_extras(tmp_path: Path) -> None:
     """It is that of the package's metadata."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

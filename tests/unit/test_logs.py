@@ -120,14 +120,15 @@ def test_values_are_bounded(stderr: Stderr) -> None:
 @pytest.mark.parametrize(
     ("verbosity", "told"),
     [
-        (-1, ["error"]),
+        (-2, ["error"]),
+        (-1, ["warning", "error"]),
         (0, ["warning", "error"]),
         (1, ["info", "warning", "error"]),
         (2, ["debug", "info", "warning", "error"]),
     ],
 )
 def test_verbosity_chooses_the_levels(stderr: Stderr, verbosity: int, told: list[str]) -> None:
-    """-q leaves errors, -v adds what is going on, -vv everything."""
+    """-q leaves what may need a person, -qq errors, -v adds what is going on, -vv everything."""
     configure_logging(verbosity=verbosity, log_format="json")
 
     for level in ("debug", "info", "warning", "error"):

@@ -1,7 +1,7 @@
 """Applies manifests to the queue."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
@@ -82,21 +82,21 @@ async def apply_manifests(
     Raise `InputError` with the mistakes of all manifests, or if two of them define the same job.
     """
     if len(paths) != len(set(paths)):
-        raise InputError("a manifest is named twice; nothing was enqueued")
+        raise InputError("a manifest is named twice; nothing was enqueued: name each once")
     if len(paths) > 1 and "-" in paths:
         raise InputError("standard input cannot be combined with other manifests; nothing was enqueued")
     if not options.dry_run:
         await check_shared_folder(store, app, is_worker=False)
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
-    errors, earlier = InputErrors(), list[str]()
+    errors, earlier = InputErrors(), dict[str, str]()
     for path in paths:
         with errors.collected():
             # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
             found = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
-            refuse_second_of_job(found[0].job.name, earlier)
+            refuse_second_of_job(path, found[0].job.name, earlier)
             wanted = replace(options, agreed=(agreed or {}).get(path))
             trial = replace(wanted, dry_run=True, is_trial=True, earlier_jobs=tuple(earlier))
-            earlier.append(found[0].job.name)
+            earlier[found[0].job.name] = path
             manifest = await with_catalogue(found, catalogue_of)
             if len(paths) > 1 and not options.dry_run:
                 await store.run(_apply, app, manifest, trial)
@@ -115,15 +115,15 @@ async def apply_manifests(
     return applied
 
 
-def refuse_second_of_job(name: str, earlier: Collection[str]) -> None:
-    """Raise `InputError` if one of the earlier manifests of the same command defines the job, too.
+def refuse_second_of_job(path: str, name: str, earlier: Mapping[str, str]) -> None:
+    """Raise `InputError` if one of the earlier manifests of the same command defines the job of `path`, too.
 
-    The items of the second would replace those of the first that have the same ids.
+    `earlier` maps jobs to paths. The items of the second manifest would replace those of the first with the same ids.
     """
     if name in earlier and name != NO_NAME:
         raise InputError(
-            f"two of these manifests define the job {name}; nothing was enqueued. Use one command for each, one after "
-            "the other"
+            f"two of these manifests define the job {name}: {earlier[name]} and {path}; nothing was enqueued. Give one "
+            "of them another `job`, or put all items into one manifest"
         )
 
 

@@ -59,7 +59,7 @@ class FleetEnd:
         now = engine.ticker.monotonic()
         seconds = engine.control.journals_wait_seconds
         if now - min(since, now) >= seconds:
-            hosts = [machine.host for machine in machines]
+            hosts = list(dict.fromkeys(machine.host for machine in machines))  # one may have several journals
             raise QueueInUse(
                 f"the database was restored, and still waits for the journals of {', '.join(hosts)} after "
                 f"{seconds / 60:.0f} minutes; this run sent nothing meanwhile, and its items are enqueued. Start a "

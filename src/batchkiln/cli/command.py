@@ -28,7 +28,7 @@ _KEY: Final = "batchkiln.common"
 _QUEUE_HELP: Final = f"The queue: a file, or postgresql://…; default {DEFAULT_QUEUE}, or $BATCHKILN_QUEUE."
 _CONFIG_HELP: Final = "The configuration file; default batchkiln.yaml, or $BATCHKILN_CONFIG."
 _PROFILE_HELP: Final = "The service to use; takes precedence over the manifest."
-_QUIET_HELP: Final = "No progress, and only errors in the log."
+_QUIET_HELP: Final = "No progress; warnings and errors are still logged. -qq: only errors."
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _SERVER_QUIET_HELP: Final = "No log line per request, only warnings and errors."
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -85,6 +86,7 @@ async def _enqueue(
     from batchkiln.planning.queue_access import open_access  # noqa: PLC0415  as above
 
     app = app_context(common)
+    tell_new_folder(common)
     async with opened(app) as queue, open_access(app) as access:
         catalogues = Catalogues(access, is_disabled=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
@@ -106,6 +108,13 @@ async def _enqueue(
         elif len(paused) < len(queued):
             print_result(takers)
     return ExitStatus.OK
+
+
+def tell_new_folder(common: Common) -> None:
+    """Say, unless `-q` is set, that a named queue gets a folder of its own, which a typing error would make as well."""
+    folder = common.queue.parent if isinstance(common.queue, Path) else None
+    if folder is not None and common.queue_option and not folder.exists() and not common.is_quiet:
+        print_status(f"There is no folder {sanitize(str(folder))} yet: it is made for a new queue.")
 
 
 def print_applied(common: Common, applied: Sequence[Applied]) -> None:

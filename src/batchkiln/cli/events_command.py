@@ -12,6 +12,7 @@ from batchkiln.cli.output import print_json_lines, print_result, print_status
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import clock_note, format_second, sanitize, zone_name
+from batchkiln.presentation.history import sentence_of
 from batchkiln.presentation.item_documents import event_document
 
 _AT_ONCE: Final = 1000
@@ -20,11 +21,11 @@ _HANGING: Final = 4
 
 
 def event_line(event: LoggedEvent) -> str:
-    """Return an event as one line."""
+    """Return an event as one line: its time, the item, the new state if it has one, and what happened."""
     name = event.job if event.item is None else f"{event.job}/{event.item}"
     state = f" -> {event.state}" if event.state is not None else ""
-    detail = sanitize(", ".join(f"{key}={value}" for key, value in event.detail.items()))
-    return f"{format_second(event.at)} {zone_name(event.at)}  {name}  {event.kind}{state}  {detail}".rstrip()
+    said = sentence_of(event.kind, event.detail)
+    return f"{format_second(event.at)} {zone_name(event.at)}  {sanitize(name)}{state}  {said}"
 
 
 @command("events", example="batchkiln events field-guide\nbatchkiln events --follow --last 10")
@@ -34,8 +35,8 @@ def event_line(event: LoggedEvent) -> str:
 def events(common: Common, job: str | None, *, is_following: bool, last: int | None) -> ExitStatus:
     """Print the history of the queue or of JOB, oldest first.
 
-    Only reads the queue. Works while another process runs it. With --json: one line for each event, as `run --json`
-    prints them.
+    Only reads the queue. Works while another process runs it. With --json: one line for each event with its kind and
+    all details, as `run --json` prints them.
     """
     return run_async(_events(common, job, is_following=is_following, last=last))
 

@@ -15,7 +15,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import columns_of_output, is_terminal, print_json_lines, print_result
-from batchkiln.core.cell_widths import cell_width
+from batchkiln.core.cell_widths import cell_width, elided, fitting
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.chained_inputs import waits_text
@@ -95,8 +95,7 @@ class _Table:
 
         shown = []
         for text, width in zip(cells[:-1], self._widths, strict=True):
-            fitted = set_cell_size(text, width)
-            shown.append(fitted if fitted.rstrip() == text else set_cell_size(text, width - 1) + "…")
+            shown.append(set_cell_size(fitted(text, width), width))
         if self._has_own_lines:
             return "\n".join([" ".join(shown).rstrip(), " " * _INDENT + cells[-1]]).rstrip()
         return " ".join([*shown, cells[-1]]).rstrip()
@@ -117,6 +116,15 @@ class _Table:
         return "" if item.error is None else f"{item.error.code}: {item.error.message}"
 
 
+def fitted(text: str, width: int) -> str:
+    """Return a cell's text in so many columns: whole words, or of one long word the beginning and the end."""
+    if cell_width(text) <= width:
+        return text
+    if (start := fitting(text, width)).find(" ") < 0:  # such as an id, whose end tells it from others
+        return elided(text, width)
+    return f"{fitting(start, width - 2).rpartition(' ')[0] or fitting(start, width - 2)} …"
+
+
 def layout_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], bool]:
     """Return the widths of all columns but the last, and whether that has lines of its own.
 
@@ -134,4 +142,5 @@ def layout_of(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], bool]:
     has_own_lines = is_terminal(sys.stdout) and others + prompt + longest_file > width
     if has_own_lines:
         prompt = max(prompt, width - others)
+        name += min(longest[0] - name, max(0, prompt - longest[-2]))  # short prompts leave room for long ids
     return (name, _STATE, *verdict, model, longest[-3], min(prompt, longest[-2])), has_own_lines

@@ -14,12 +14,12 @@ from batchkiln.cli.change_progress import ChangeProgress
 from batchkiln.cli.command import ITEM, JOB, Common, can_ask_person, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import print_json, print_result, print_status, question_text
-from batchkiln.core.errors import ExitStatus, InputError, command_arguments
+from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
 from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.presentation.formatting import plural
-from batchkiln.presentation.takers import who_takes
+from batchkiln.presentation.takers import after_pause, who_takes
 
 MANY: Final = 20
 """The number of named items from which a confirmation is needed; without names it is two."""
@@ -127,26 +127,20 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool, assume_yes: 
         if not is_confirmed(common, question, (), assume_yes=assume_yes):
             return print_unchanged()
         is_changed = await (changes.pause(job) if is_paused else changes.unpause(job))
+        after = ""
+        if is_paused:
+            after = await changes.reader.read(after_pause, job, common.queue_option)
+        elif question.number:
+            after = await changes.reader.read(who_takes, common.queue_option)
     if common.is_json:
         print_json({"job": job, "paused": is_paused, "changed": is_changed})
     elif not is_changed:
         print_result(f"{job} {'was already' if is_paused else 'was not'} paused; nothing was changed.")
     else:
         print_result(f"{job} {'is' if is_paused else 'is no longer'} paused.")
-        print_status(
-            _hint_after_pause(job, common.queue_option)
-            if is_paused
-            else f"`batchkiln work{common.queue_option}` sends its items if no process runs them."
-        )
+        if after:
+            print_status(after)
     return ExitStatus.OK
-
-
-def _hint_after_pause(job: str, queue_option: str) -> str:
-    unpause = f"`batchkiln unpause{queue_option} {command_arguments(job)}`"
-    return (
-        f"To resume: {unpause}. Once only paused jobs are left, a run on a terminal waits; any other ends, and "
-        f"then `batchkiln work{queue_option}` goes on."
-    )
 
 
 def is_confirmed(common: Common, question: Question, items: Sequence[str], *, assume_yes: bool) -> bool:

@@ -89,7 +89,9 @@ class _Panel:
         width = options.max_width
         yield from _head(self._state, width) if self._state.total else [Text(self._state.idle_text)]
         for label, row in _rows(self._state):
-            text = _without_long_words(printable_text(row), width - len(_INDENT))
+            room = width - len(_INDENT)
+            longest = room - len("downloading ") if label in {"now", ""} else room  # an id stays beside its state
+            text = _without_long_words(printable_text(row), longest)
             breaks = line_breaks(text.plain, width - len(_INDENT), cell_len)
             for place, line in enumerate(text.divide(breaks)):
                 line.rstrip()
@@ -156,7 +158,7 @@ def _rows(state: ProgressState) -> Iterator[tuple[str, Text]]:
     for place, text in enumerate(shown or [Text("nothing is active", style="dim")]):
         yield "now" if place == 0 else "", text
     if state.last is not None:
-        yield "last", Text(state.last, style="green")
+        yield "last", Text(state.last)
     for view in state.jobs:
         if view.summary.waits_in_pause:
             yield "wait", Text(_paused(view.summary.name), style="yellow")
@@ -171,7 +173,7 @@ def _rows(state: ProgressState) -> Iterator[tuple[str, Text]]:
 
 
 def _wait(worker: WorkerState, state: ProgressState) -> str:
-    return f"{worker.account}: {worker.wait}" if len(state.workers) > 1 else f"{worker.wait}"
+    return f"{worker.account}: {worker.wait_with_error}" if len(state.workers) > 1 else f"{worker.wait_with_error}"
 
 
 def _day_texts(workers: tuple[WorkerState, ...]) -> list[str]:

@@ -14,7 +14,7 @@ from batchkiln.cli.command import common_options
 from batchkiln.cli.output import print_error, print_json_lines, print_status, write_status_as_json
 from batchkiln.cli.recorded_help import recorded
 from batchkiln.cli.streams import OutputClosed
-from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError
+from batchkiln.core.errors import BatchkilnError, Diagnostic, ExitStatus, InputError
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.suggestions import closest
 
@@ -259,8 +259,14 @@ def _print_usage_error(error: click.ClickException) -> None:
         error.show(sys.stderr)
         return
     print_status(f"batchkiln: {_message_of(error)}")
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        print_status(f"    `{error.ctx.command_path} --help` explains its use; nothing was done")
+    if remedy := _explaining(error):
+        print_status(f"    {remedy}; nothing was done")
+
+
+def _explaining(error: click.ClickException) -> str | None:
+    """Return which help explains the use of the command that was given wrongly; None if none does."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return None if context is None else f"`{context.command_path} --help` explains its use"
 
 
 def _message_of(error: click.ClickException) -> str:
@@ -285,10 +291,13 @@ def _range_words(found: re.Match[str]) -> str:
 
 def _print_error_document(error: BatchkilnError | click.ClickException, status: int) -> None:
     """Print the error as one line of JSON on standard output, where a program reads it."""
-    mistakes = [asdict(mistake) for mistake in error.mistakes] if isinstance(error, InputError) else []
+    message = _message_of(error) if isinstance(error, click.ClickException) else str(error)
+    found: Sequence[Diagnostic] = error.mistakes if isinstance(error, InputError) else ()
+    if isinstance(error, click.ClickException):
+        found = [Diagnostic(message, remedy=_explaining(error))]
+    mistakes = [asdict(mistake) for mistake in found]
     for mistake in mistakes:
         del mistake["field"]  # only mappings of a Python program have it
-    message = _message_of(error) if isinstance(error, click.ClickException) else str(error)
     with suppress(OSError, ValueError):  # the reader is gone, or the stream is closed
         print_json_lines([{"error": message, "exit": int(status), "mistakes": mistakes}])
 

@@ -1,7 +1,8 @@
 """`batchkiln models` and `batchkiln balance`: the service's catalogue with prices, and the remaining credits."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from math import gcd
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -141,7 +142,7 @@ def _entry_lines(entry: ModelEntry, prices: tuple[int, int] | None) -> Iterator[
     limit = entry.prompt_max_characters
     facts = (
         ("modes", ", ".join(sorted(entry.modes))),
-        ("resolutions", ", ".join(in_order(entry.resolutions))),
+        ("resolutions", ", ".join(_with_ratio(each, entry.aspect_ratios) for each in in_order(entry.resolutions))),
         ("aspect ratios", ", ".join(in_order(entry.aspect_ratios))),
         ("seconds", ", ".join(map(str, sorted(entry.durations_seconds)))),
         ("prompt", "" if limit is None else f"at most {limit:,} characters"),
@@ -157,6 +158,16 @@ def _entry_lines(entry: ModelEntry, prices: tuple[int, int] | None) -> Iterator[
 def _range_text(lowest: int, highest: int) -> str:
     amount = plural(highest, "credit")
     return f"{amount if lowest == highest else f'{lowest:,} to {amount}'} from a text, made up by the local service"
+
+
+def _with_ratio(resolution: str, ratios: Collection[str]) -> str:
+    """Return a resolution in pixels with the offered aspect ratio that it has, as in `1024x768 (4:3)`."""
+    width, _, height = resolution.partition("x")
+    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
+        return resolution
+    divisor = gcd(int(width), int(height))
+    ratio = f"{int(width) // divisor}:{int(height) // divisor}"
+    return f"{resolution} ({ratio})" if ratio in ratios else resolution
 
 
 def _entry_document(entry: ModelEntry) -> dict[str, Any]:

@@ -106,7 +106,7 @@ async def _plan(
     if common.is_json:
         print_json(plan_document(made))
     else:
-        show_plan(made)
+        show_plan(made, is_detailed=is_detailed)
     return _exit_status(made, is_detailed=is_detailed)
 
 

@@ -41,8 +41,8 @@ _SYMBOLS: Final[Mapping[ChangeKind, tuple[str, str]]] = {
 }
 
 
-def show_plan(plan: Plan) -> None:
-    """Print the whole plan."""
+def show_plan(plan: Plan, *, is_detailed: bool = False) -> None:
+    """Print the whole plan. `is_detailed` says that `--detailed-exitcode` was given, which is then not explained."""
     out = console()
     for job in plan.jobs:
         _show_job(out, job)
@@ -56,7 +56,7 @@ def show_plan(plan: Plan) -> None:
                 _calendar(outlook, is_one=len(plan.outlooks) == 1, time_scale=plan.profiles[outlook.profile].time_scale)
             )
             out.print()
-    for line in _closing_lines(plan):
+    for line in _closing_lines(plan, is_detailed=is_detailed):
         out.print(line)
 
 
@@ -235,7 +235,7 @@ def _day(starts_at: datetime) -> str:
     return starts_at.strftime("%Y-%m-%d") if starts_at.time() == time() else format_minute(starts_at)
 
 
-def _closing_lines(plan: Plan) -> Iterator[Text]:
+def _closing_lines(plan: Plan, *, is_detailed: bool) -> Iterator[Text]:
     """Yield the estimated end of each job, and the warnings."""
     for job in plan.jobs:
         name = sanitize(job.manifest.spec.name)
@@ -257,13 +257,17 @@ def _closing_lines(plan: Plan) -> Iterator[Text]:
         yield Text(f"Warning: {_job_prefix(warning.job)}{sanitize(warning.message)}.", style="yellow")
     for note in _service_notes(plan):
         yield Text(note, style="dim")
-    yield from _last_lines(plan)
+    yield from _last_lines(plan, is_detailed=is_detailed)
 
 
-def _last_lines(plan: Plan) -> Iterator[Text]:
+def _last_lines(plan: Plan, *, is_detailed: bool) -> Iterator[Text]:
     yield Text("Nothing was sent, spent or changed.", style="dim")
     if plan.refusals:
         yield Text(f"`run` would refuse this (exit 2): {sanitize('; '.join(plan.refusals))}.", style="red")
+    elif plan.rejected:
+        told = "" if is_detailed else " `plan` itself ends with 0, or with `--detailed-exitcode` with 2."
+        rejected = f"{plural(plan.rejected, 'item')} would be rejected: `run` would end with exit code 3."
+        yield Text(f"{rejected}{told}", style="red")
 
 
 def _service_notes(plan: Plan) -> Iterator[str]:

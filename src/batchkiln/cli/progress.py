@@ -1,10 +1,12 @@
 """The state that a progress display shows, and the display without a terminal: one line per change."""
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from math import inf
+from pathlib import Path
 from typing import Final, Protocol
 
 from batchkiln.api import LoggedEvent, UnderWay
@@ -13,6 +15,7 @@ from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import (
+    MINUTE,
     REASONS,
     format_duration,
     format_service_age,
@@ -71,8 +74,13 @@ class WorkerState:
             until = f" (until {format_until(self.until, self.time_scale)})" if self.until is not None else ""
             return f"waiting for {REASONS[self.reason]}{until}"
         then = f" (next try in {format_duration(self.wait_seconds)})" if self.until is not None else ""
-        error = f": {sanitize(self.last_error)}" if self.last_error else ""
-        return f"waiting for {REASONS[self.reason]}{then}{error}"
+        return f"waiting for {REASONS[self.reason]}{then}"
+
+    @property
+    def wait_with_error(self) -> str | None:
+        """The wait as text with the latest error, for a display that stays when the log has scrolled away."""
+        is_error = self.reason in _ERROR_WAITS and self.last_error
+        return f"{self.wait}: {sanitize(self.last_error or '')}" if is_error else self.wait
 
 
 @dataclass(slots=True)
@@ -80,7 +88,7 @@ class ProgressState:
     """The state of a run at one moment.
 
     `spent` are the credits of this run, `most` its --max-credits, `seconds` its real age. `last` names the item that
-    was done last. `is_forever`: the run waits for more work. `problems` counts items that failed, were rejected,
+    ended last, and how. `is_forever`: the run waits for more work. `problems` counts items that failed, were rejected,
     expired or are held; `left`, items that a run can still change. `under_way` are the items that were sent and have
     not ended, each with its job. `end_text` says when the last job ends and why that is not known, as far as there is
     anything to say: the first prices of a run are requested at its beginning, so an unknown end has no reason before
@@ -127,6 +135,12 @@ class ProgressState:
         if not self.done and not self.under_way:
             return None
         return f"end not known yet: {reason}" if end is None else f"ends {end}: {reason}"
+
+    @property
+    def tick_seconds(self) -> float:
+        """How often a block on a terminal is redrawn without a change: each second while a short wait counts down."""
+        is_counting = any(0 < worker.wait_seconds <= MINUTE for worker in self.workers if worker.reason in _ERROR_WAITS)
+        return 1.0 if is_counting else LINE_EVERY_SECONDS
 
     @property
     def idle_text(self) -> str:
@@ -248,15 +262,21 @@ def problem_lines(events: Iterable[LoggedEvent]) -> Iterator[str]:
             yield f"{job}: {len(group) - _ALIKE_SHOWN:,} more {state}{reason}"
 
 
-def last_done(events: Iterable[LoggedEvent]) -> str | None:
-    """Return the name and the file of the item that was done last; None if no item was done in these events."""
+def last_ended(events: Iterable[LoggedEvent]) -> str | None:
+    """Return the name, the state and the file of the item that ended last; None if none ended in these events.
+
+    The file is named as a path below the working directory where it is one.
+    """
+    folder = f"{Path.cwd()}{os.sep}"
     last, paths = None, dict[tuple[str, str | None], str]()
     for event in events:
         if event.kind == "file_saved":
             paths[event.job, event.item] = str(event.detail.get("path", ""))
         elif event.state == ItemState.DONE:
-            path = sanitize(paths.get((event.job, event.item), ""))
+            path = sanitize(paths.get((event.job, event.item), "")).removeprefix(folder)
             last = f"{event.item} done" + (f": {path}" if path else "")
+        elif event.item is not None and event.state in PROBLEM_STATES:
+            last = f"{event.item} {event.state}"
     return last
 
 

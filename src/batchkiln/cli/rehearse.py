@@ -85,7 +85,7 @@ def _rehearse(
     )
 
     # The report lists all incidents; with -v the log also shows them as they occur.
-    set_up_logging(common, verbosity=common.verbosity - 1)
+    set_up_logging(common, verbosity=common.verbosity - 1 if common.verbosity > 0 else -2)
     app = AppContext(common.queue, common.load_config(), common.profile)
     options = RehearsalOptions(
         manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common), kept, is_full=full

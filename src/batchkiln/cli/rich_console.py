@@ -47,10 +47,11 @@ def _wrapped(printed: Any, width: int) -> Any:  # noqa: ANN401  what rich prints
     if not isinstance(printed, str | Text):
         return printed
     text = printable_text(printed)
-    lines = text.divide(line_breaks(text.plain, width, cell_len))
+    indent = len(text.plain) - len(text.plain.lstrip(" "))  # a continuation begins below its line
+    lines = text.divide(line_breaks(text.plain, width, cell_len, hanging=indent))
     for line in lines[:-1]:
         line.rstrip()
-    return Text("\n").join(lines)
+    return Text(f"\n{' ' * indent}").join(lines)
 
 
 def console() -> Console:

@@ -17,7 +17,7 @@ from batchkiln.api.run import RunOptions, Until
 from batchkiln.cli.command import JOB, Common, can_ask_person, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
 from batchkiln.cli.dashboard import dashboard_during_run, stay_open
-from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
+from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings, tell_new_folder
 from batchkiln.cli.manifest_progress import app_context
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.streams import ignore_closed_output
@@ -226,6 +226,7 @@ async def _run(
     common: Common, manifests: Sequence[str], options: ApplyOptions, run_options: RunOptions, mode: _RunMode
 ) -> ExitStatus:
     ignore_closed_output()
+    tell_new_folder(common)
     with handle_signals() as signals:
         async with (
             opened(app_context(common)) as queue,
@@ -265,7 +266,7 @@ async def _applied(
         manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
     )
     print_applied(common, applied)
-    print_warnings(common, [] if mode.is_asking else applied, catalogues.new_warnings().values())
+    print_warnings(common, [] if mode.is_asking else applied, catalogues.new_warnings(is_run=True).values())
     return applied
 
 

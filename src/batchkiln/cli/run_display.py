@@ -20,7 +20,7 @@ from batchkiln.cli.progress import (
     ProgressState,
     RefreshBackoff,
     WorkerState,
-    last_done,
+    last_ended,
     problem_lines as new_problem_lines,
 )
 from batchkiln.clock import ServiceClock
@@ -34,6 +34,7 @@ from batchkiln.presentation.item_documents import event_document
 from batchkiln.presentation.job_documents import job_document
 from batchkiln.presentation.outages import past_outages
 from batchkiln.presentation.overview import JobView, Overview, review_line, service_notes
+from batchkiln.presentation.takers import to_resume
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
@@ -49,7 +50,7 @@ class RunDisplay:
         self._run = active_run
         self._engine = active_run.engine
         self._signals = signals
-        self._last_done: str | None = None
+        self._last_ended: str | None = None
 
     async def run(self) -> ExitStatus:
         """Run to the end, print the summary, and return the exit status."""
@@ -90,21 +91,23 @@ class RunDisplay:
             if isinstance(display, PlainDisplay) and not self._common.is_json:
                 pause = LINE_EVERY_SECONDS  # it shows no more, and each look reads the queue
             news = self._engine.news.next()  # before reading, so that no change is missed
-            has_active_items = False
+            has_active_items, slowest = False, inf
             with suppress(QueueBusy):  # the run itself decides whether it goes on without its database
                 await self._print_events(display)
                 if display is not None and not ended.is_set():
                     state = await self._state(ticker.monotonic() - started_at)
                     display.show(state, ticker.monotonic())
                     has_active_items = bool(state.under_way)
+                    slowest = inf if isinstance(display, PlainDisplay) else state.tick_seconds
             if not ended.is_set():
-                await ticker.sleep_until(ticker.monotonic() + backoff.next(has_active_items=has_active_items), news)
+                rest = min(backoff.next(has_active_items=has_active_items), slowest)
+                await ticker.sleep_until(ticker.monotonic() + rest, news)
                 backoff.on_change(is_news=news.is_set())
 
     async def _print_events(self, display: Display | None) -> None:
         """Print the new events: all of them as JSON, or those of items with problems as text."""
         while (self._common.is_json or display is not None) and (events := await self._run.new_events()):
-            self._last_done = last_done(events) or self._last_done
+            self._last_ended = last_ended(events) or self._last_ended
             if self._common.is_json:
                 print_json_lines([event_document(event) for event in events])
             elif display is not None:
@@ -120,7 +123,7 @@ class RunDisplay:
             spent=self._run.spent(overview),
             most=self._run.options.max_credits,
             seconds=seconds,
-            last=self._last_done,
+            last=self._last_ended,
             is_forever=self._run.options.is_forever,
         )
 
@@ -219,10 +222,7 @@ def _waits(views: Sequence[JobView], queue_option: str) -> Iterator[str]:
     for view in views:
         if waiting := view.summary.waits_in_pause:
             name = view.summary.name
-            resuming = (
-                f"`batchkiln unpause{queue_option} {command_arguments(name)}`, then `batchkiln work{queue_option}`"
-            )
-            yield f"{name} is paused with {plural(waiting, 'item')} queued. To resume: {resuming}."
+            yield f"{name} is paused with {plural(waiting, 'item')} queued. {to_resume(name, queue_option)}."
         for line in waiting_lines(view.summary):
             yield f"{view.summary.name}: {line}."
         if to_review := review_line(view.summary):

@@ -9,7 +9,7 @@ import click
 from batchkiln.api.reading import open_reader, overview_once
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.output import print_json, print_json_lines, print_status
-from batchkiln.core.errors import ExitStatus, command_arguments
+from batchkiln.core.errors import ExitStatus
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -66,18 +66,20 @@ async def _watch(common: Common, job: str | None) -> ExitStatus:
                     version = latest
                     show(overview)
                 if all(_is_over(view.summary, is_driven=overview.is_driven) for view in overview.jobs):
-                    _print_watch_end(overview)
+                    _print_watch_end(overview, common.queue_option)
                     return ExitStatus.OK
                 await ticker.sleep_until(ticker.monotonic() + _WATCH_SECONDS, stopped)
     return ExitStatus.OK if signals.exit_status is None else ExitStatus(signals.exit_status)
 
 
-def _print_watch_end(overview: "Overview") -> None:
+def _print_watch_end(overview: "Overview", queue_option: str) -> None:
     """Say why the watch ends if there is work left."""
     paused = [view.summary.name for view in overview.jobs if view.summary.waits_in_pause]
     if paused:
-        resuming = f"`batchkiln unpause {command_arguments(paused[0])}`, then `batchkiln work`"
-        print_status(f"The watch ends: what is left is paused, and no process runs the queue. To resume: {resuming}.")
+        from batchkiln.presentation.takers import to_resume  # noqa: PLC0415  only needed here
+
+        resume = to_resume(paused[0], queue_option)
+        print_status(f"The watch ends: what is left is paused, and no process runs the queue. {resume}.")
 
 
 def _is_over(summary: "JobSummary", *, is_driven: bool) -> bool:

@@ -188,8 +188,9 @@ class _Profile(_Model):
     @classmethod
     def _have_names_of_their_own(cls, value: tuple[Account, ...]) -> tuple[Account, ...]:
         names = [account.name for account in value]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"two accounts have the name {twice!r}")
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise _SameName(name, place)
         return value
 
     @field_validator("day_start")
@@ -401,6 +402,14 @@ def _shared_place(text: str | None, folder: Path) -> Path | str | None:
     return folder / Path(text).expanduser()
 
 
+class _SameName(ValueError):
+    """Two accounts of a profile have one name. `within` is the place of the second name below `accounts`."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.within = (number, "name")
+        super().__init__(f"two accounts have the name {name!r}: give each a name of its own")
+
+
 def read_file(path: Path) -> Config:
     """Read a configuration file. Raise `InputError` with every mistake, in the order of the file.
 
@@ -415,7 +424,9 @@ def read_file(path: Path) -> Config:
     except ValidationError as error:
         mistakes = []
         for problem in error.errors():
-            place = read.place(problem["loc"], is_key=problem["type"] in _UNKNOWN)
+            cause = problem.get("ctx", {}).get("error")
+            location = (*problem["loc"], *(cause.within if isinstance(cause, _SameName) else ()))
+            place = read.place(location, is_key=problem["type"] in _UNKNOWN)
             mistakes.append(_diagnostic(path, problem, *(place or (None, None))))
         mistakes.sort(key=lambda mistake: (mistake.line or 0, mistake.column or 0))
         raise InputError(mistakes) from error
@@ -535,6 +546,10 @@ def _diagnostic(path: Path, problem: ErrorDetails, line: int | None, column: int
     return replace(shown, source_line=text, mark=mark)
 
 
+_ONLY_NAME: Final = re.compile(r"\s*(-\s+)?name:\s+[\w.-]{1,64}\s*")
+"""A line of an account without anything but its name."""
+
+
 def _without_secret(mistake: Diagnostic, *, is_among_keys: bool = False) -> Diagnostic:
     """Return the mistake, without its source line if that may hold a secret, such as a notifier's URL (Law 8).
 
@@ -542,7 +557,7 @@ def _without_secret(mistake: Diagnostic, *, is_among_keys: bool = False) -> Diag
     """
     source = mistake.source_line
     is_secret = source is not None and (
-        is_among_keys
+        (is_among_keys and _ONLY_NAME.fullmatch(source) is None)
         or _SECRET_OPTION.search(source) is not None
         or ("://" in source and "base_url" not in source)
         or "sha256" in source

@@ -55,7 +55,7 @@ def read_question(
 
 
 def _asked(reader: Reader, action: Action, job: str, items: Sequence[str], states: Sequence[ItemState]) -> Asked:
-    after = after_pause(reader) if action is Action.PAUSE else who_takes(reader) if action in _SENT else ""
+    after = after_pause(reader, job) if action is Action.PAUSE else who_takes(reader) if action in _SENT else ""
     if action is not Action.RETRY:
         question = question_of(reader, action, job, items)
         if action is Action.UNPAUSE and not question.figures[0]:  # nothing is queued: nothing begins

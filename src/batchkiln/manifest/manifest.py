@@ -517,12 +517,54 @@ def _located(
                 spool = _spooled(stream, path)
             return _ManifestText(spool, text.folder, shown_folder, text.manifest_path), spool
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        diagnostic = Diagnostic(f"the manifest cannot be read: {reason}", path, remedy=f"looked for {absolute}")
-        raise InputError([diagnostic]) from error
+        raise InputError([_unreadable(error, path, absolute)]) from error
+    if signature := _signature_of(absolute):
+        remedy = "a manifest is a YAML file, and names an image in the `inputs` of an item; `batchkiln init` writes one"
+        raise InputError([Diagnostic(f"this is {signature}, and no manifest", path, remedy=remedy)])
     if status.st_size > MAX_SIZE_BYTES:
         raise InputError([_too_large(path)])
     return text, None
+
+
+def _unreadable(error: OSError | ValueError, path: str, absolute: Path) -> Diagnostic:
+    """Return the mistake of a manifest that cannot be read; of a folder, with the manifest that may be meant."""
+    if isinstance(error, IsADirectoryError):
+        found = sorted(each.name for suffix in ("*.yaml", "*.yml") for each in absolute.glob(suffix))
+        example = str(Path(path, found[0])) if found else None
+        remedy = (
+            "it has no YAML file; `batchkiln init` writes a first manifest"
+            if example is None
+            else f"give a file in it, such as {example}; `batchkiln watch` runs the manifests that appear in a folder"
+        )
+        return Diagnostic("this is a folder, and no manifest", path, remedy=remedy)
+    reason = getattr(error, "strerror", None) or str(error)
+    return Diagnostic(f"the manifest cannot be read: {reason}", path, remedy=f"looked for {absolute}")
+
+
+_SIGNATURES: Final = (
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"%PDF", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x1f\x8b", "a gzip file"),
+    (b"SQLite format 3\0", "a database, such as a queue"),
+)
+"""The first bytes of files that people give in place of a manifest. None of them begins a YAML text."""
+
+
+def _signature_of(path: Path) -> str | None:
+    """Return what a file is by its first bytes; None if it may be a text, or cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(16)
+    except OSError:
+        return None  # its reader says so
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        return "a WebP image"
+    if start[4:8] == b"ftyp":
+        return "a video"
+    return next((name for signature, name in _SIGNATURES if start.startswith(signature)), None)
 
 
 def _too_large(name: str) -> Diagnostic:

@@ -37,6 +37,7 @@ class Catalogues:
         self._access = access
         self._read: dict[str, Catalogue | None] = {}
         self._lacking: dict[str, str] = {}
+        self._unreachable: set[str] = set()
         self._reported: set[str] = set()
 
     async def of(self, profile: Profile, account: str) -> Catalogue | None:
@@ -54,6 +55,8 @@ class Catalogues:
         found = await self._read_catalogue(profile, account)
         if isinstance(found, str):
             self._lacking[profile.name] = f"could not be read: {found}"
+            if self.exit_status is ExitStatus.ACCOUNT_CANNOT_WORK:
+                self._unreachable.add(profile.name)
             return None
         if found.models:
             self.exit_status = ExitStatus.OK
@@ -93,13 +96,20 @@ class Catalogues:
         """Return why catalogues are missing, one text for each profile."""
         return list(self._lacking.values())
 
-    def new_warnings(self) -> dict[str, str]:
-        """Return one warning for each profile whose catalogue is missing; each warning is returned once."""
-        found = {
-            name: f"profile {name}: the items were not checked against the service's catalogue, which {reason}; the "
-            "service checks them. `batchkiln doctor` looks for the cause"
-            for name, reason in self._lacking.items()
-            if name not in self._reported
-        }
+    def new_warnings(self, *, is_run: bool = False) -> dict[str, str]:
+        """Return one warning for each profile whose catalogue is missing; each warning is returned once.
+
+        A run goes on to ask a service that could not be reached, and tells the reason and the remedy itself.
+        """
+        found = {}
+        for name, reason in self._lacking.items():
+            if name not in self._reported:
+                unchecked = f"profile {name}: the items were not checked against the service's catalogue, which"
+                if is_run and name in self._unreachable:
+                    found[name] = f"{unchecked} could not be read; the service checks them"
+                else:
+                    found[name] = (
+                        f"{unchecked} {reason}; the service checks them. `batchkiln doctor` looks for the cause"
+                    )
         self._reported.update(self._lacking)
         return found

@@ -32,6 +32,7 @@ from batchkiln.planning.quotes import AccountState, Quotes, account_states, ask_
 from batchkiln.presentation.ends import End, JobEnd, end_of_all
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.python_words import in_python_words
 from batchkiln.store import (
     AccountSummary,
     ApplyOptions,
@@ -192,10 +193,10 @@ class Plan(Shown):
 
     @property
     def warnings(self) -> list[str]:
-        """The warnings as sentences; those about losing money or results come first."""
+        """The warnings as sentences for a Python program; those about losing money or results come first."""
         from batchkiln.planning.plan_warnings import warnings_of  # noqa: PLC0415  it reads plans
 
-        return [warning.message for warning in warnings_of(self)]
+        return [in_python_words(warning.message) for warning in warnings_of(self)]
 
     @property
     def credits(self) -> int:
@@ -274,7 +275,7 @@ async def make_plan(
     if "-" in paths and len(paths) > 1:
         raise InputError("standard input cannot be combined with other manifests")
     if len(paths) != len(set(paths)):
-        raise InputError("a manifest is named twice")
+        raise InputError("a manifest is named twice: name each once")
     store, app = access.store, access.app
     catalogues = catalogues or Catalogues(access)
     found: dict[str, tuple[Manifest, Profile]] = {}
@@ -282,7 +283,7 @@ async def make_plan(
     for path in paths:
         with errors.collected():
             manifest, profile = await store.run_in_thread(read_manifest, app, path, stdin, stdin_name=stdin_name)
-            refuse_second_of_job(manifest.job.name, [each.job.name for each, _ in found.values()])
+            refuse_second_of_job(path, manifest.job.name, {each.job.name: known for known, (each, _) in found.items()})
             found[path] = manifest, profile
     profiles = app.config.profiles
     for name in dict.fromkeys(profile.name for _, profile in found.values()):

@@ -1,5 +1,6 @@
 """Says who takes queued items, and what a pause does to them: the process or the workers that run the queue."""
 
+from batchkiln.core.errors import command_arguments
 from batchkiln.presentation.formatting import plural
 from batchkiln.store import Reader
 
@@ -23,15 +24,24 @@ def who_takes(reader: Reader, options: str = "") -> str:
     return f"{work} takes them now, and ends with them; `batchkiln work{options} --forever` keeps taking."
 
 
-def after_pause(reader: Reader, options: str = "") -> str:
-    """Return sentences about what becomes of the process that runs the queue once a job is paused, and how to resume.
+def to_resume(job: str, options: str = "", *, is_driven: bool = False) -> str:
+    """Return the sentence, without its full stop, that names the commands which resume a paused job.
+
+    `options` are as in `who_takes`. `is_driven` says that a process runs the queue, and may still do so then.
+    """
+    unpause, work = f"`batchkiln unpause{options} {command_arguments(job)}`", f"`batchkiln work{options}`"
+    return f"To resume: {unpause}, then {work}" + (" if no process runs the queue any more" if is_driven else "")
+
+
+def after_pause(reader: Reader, job: str, options: str = "") -> str:
+    """Return sentences about what becomes of the process that runs the queue once `job` is paused, and how to resume.
 
     `options` are as in `who_takes`.
     """
     lease = reader.lease()
     workers = reader.workers.all() if reader.is_shared() else []
     alive = sum(worker.is_alive and not worker.is_draining for worker in workers)
-    resume = f"After unpausing, `batchkiln work{options}` continues it, unless a process still runs this queue."
+    resume = f"{to_resume(job, options, is_driven=True)}."
     if lease is not None and lease.is_alive:
         process = f"Process {lease.pid} on {lease.host}, which runs this queue ({lease.command}),"
         forever = ", unless it was started with `--forever`" if lease.command == "work" else ""
@@ -41,4 +51,4 @@ def after_pause(reader: Reader, options: str = "") -> str:
     if alive:
         end = f"The {plural(alive, 'worker')} of this queue" + (" ends" if alive == 1 else " end")
         return f"{end} once only paused jobs are left, unless started with `--forever`. {resume}"
-    return f"No process runs this queue. After unpausing, `batchkiln work{options}` continues it."
+    return f"No process runs this queue. {to_resume(job, options)}."

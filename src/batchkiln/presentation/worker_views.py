@@ -54,7 +54,7 @@ class SharedBy:
     @property
     def warnings(self) -> Iterator[str]:
         """Yield a sentence, without its full stop, for each machine that is awaited and each undriven account."""
-        for each in self.awaited:
+        for each in {each.host: each for each in self.awaited}.values():  # a machine may have several journals
             yield (
                 f"nothing is sent since {format_minute(each.since)}: the database was restored, and waits for the "
                 f"journals of {each.host} (last seen {format_minute(each.seen_at)}). Start a worker there, or, if the "

@@ -1,14 +1,13 @@
 """The errors of a Python program in its own words: arguments in place of options, values in place of YAML."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
 from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.presentation import python_words
 
-_OPTION: Final = re.compile(r"`?--on-change (?P<value>[a-z]+)`?|`?--(?P<flag>no-catalogue|allow-duplicates|prune)`?")
 _YAML: Final = {
     "quote it to make it text": "give a text, such as str(value)",
     "quote it if it looks like a number": "give a text, such as str(value)",
@@ -31,14 +30,10 @@ def in_python_words() -> Iterator[None]:
 
 def _in_python_words(mistake: Diagnostic) -> Diagnostic:
     remedy = mistake.remedy
-    if remedy is None:
-        return mistake
-    if mistake.field is not None:
+    if remedy is not None and mistake.field is not None:
         remedy = _YAML.get(remedy, remedy)
-    return replace(mistake, remedy=_OPTION.sub(_argument, remedy))
-
-
-def _argument(option: re.Match[str]) -> str:
-    if flag := option["flag"]:
-        return f"`{flag.replace('-', '_')}=True`"
-    return f'`on_change="{option["value"]}"`'
+    return replace(
+        mistake,
+        reason=python_words.in_python_words(mistake.reason),
+        remedy=None if remedy is None else python_words.in_python_words(remedy),
+    )

@@ -168,8 +168,9 @@ def awaited_machines(connection: Session) -> list[AwaitedMachine]:
 
 
 def awaited_hosts(connection: Session) -> list[str]:
-    """Return the names of the machines whose journals a restored database waits for."""
-    return [machine.host for machine in awaited_machines(connection)]
+    """Return the names of the machines whose journals a restored database waits for, each once."""
+    machines = awaited_machines(connection)  # one may have several journals
+    return list(dict.fromkeys(machine.host for machine in machines))
 
 
 def forget_machine(connection: Session, host: str) -> int:

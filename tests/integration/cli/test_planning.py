@@ -133,7 +133,7 @@ def test_two_manifests_of_one_job_are_refused_together(workspace: Workspace, com
     result = workspace.call(command, first, second)
 
     assert (result.exit, result.out) == (2, "")
-    assert "two of these manifests define the job foxes; nothing was enqueued" in result.err
+    assert f"two of these manifests define the job foxes: {first} and {second}; nothing was enqueued" in result.err
     assert workspace.call("items", "foxes").exit == 2  # there is no such job
 
 

@@ -164,7 +164,7 @@ def test_events_are_those_of_the_run(done: Workspace) -> None:
         ("fox-2", "done"),
     ]
     assert done.call("events", "--last", "2", "--json").lines == lines[-2:]
-    assert "foxes/fox-2  files_saved -> done" in done.call("events").out
+    assert "foxes/fox-2 -> done  All files are saved" in done.call("events").out
 
 
 def test_events_of_an_unknown_job_are_an_error(done: Workspace) -> None:

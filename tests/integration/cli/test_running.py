@@ -56,6 +56,14 @@ def test_quiet_says_nothing_on_standard_error(workspace: Workspace) -> None:
     assert "2 of 2 items done" in result.out
 
 
+def test_folder_of_a_new_queue_is_named(workspace: Workspace) -> None:
+    """A typing error would make another queue, which knows nothing of what was paid."""
+    first, again = (workspace.call("enqueue", "--queue", "some/deep/q.db", workspace.manifest()) for _ in range(2))
+
+    assert "There is no folder some/deep yet: it is made for a new queue." in first.err
+    assert "some/deep yet" not in again.err
+
+
 def test_a_manifest_from_standard_input(workspace: Workspace) -> None:
     """`-` reads the manifest from a pipe."""
     text = (workspace.folder / workspace.manifest()).read_text()

@@ -144,7 +144,7 @@ async def test_pause_and_unpause(browser: Browser, queue: QueueFile) -> None:
     page = await browser.get("/jobs/birds/unpause")
     await agreed(browser, "/jobs/birds/unpause")
 
-    assert "No process runs this queue. After unpausing, <code>batchkiln work</code> continues it." in pause.text
+    assert "No process runs this queue. To resume: <code>batchkiln unpause birds</code>, then" in pause.text
     assert "2 items queued, which may cost 10 credits" in page.text
     assert ">Unpause the job, up to 10 credits</button>" in page.text
     assert "<code>batchkiln work</code> takes them now" in page.text

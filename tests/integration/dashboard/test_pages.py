@@ -265,7 +265,7 @@ async def test_events_of_the_queue_come_newest_first(browser: Browser, queue: Qu
         " ".join(re.sub("<[^>]+>", " ", line).split()) for line in re.findall("<summary>(.*?)</summary>", page.text)
     ]
     assert told[0] == "2027-01-15 08:00:00 queued of birds: Canceled by a person canceled"
-    assert told[-1].startswith("2027-01-15 08:00:00 birds : Added with")
+    assert told[-1].startswith("2027-01-15 08:00:00 birds : Created from")
     assert re.findall("<summary>.*?<strong>([^<]+)<", failed.text) == ["failed"]
     assert re.findall("<summary>.*?<strong>([^<]+)<", canceled.text) == ["queued"]
     assert 'href="/events"' in (await browser.get("/")).text

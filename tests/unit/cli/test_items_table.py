@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from batchkiln.cli.items import layout_of
+from batchkiln.cli.items import fitted, layout_of
 from batchkiln.core.states import ItemState
 
 HEADINGS = ("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR")
@@ -61,3 +61,22 @@ def test_a_column_has_room_for_wide_characters(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "stdout", StringIO())
 
     assert layout_of([HEADINGS, ("日本語日本語", *ROW[1:])])[0][0] == 12
+
+
+def test_long_id_keeps_its_end_and_leaves_room_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids differ at their ends more often than at their beginnings. A short prompt leaves the id more room."""
+    out = StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
+    name = "-".join(["photo"] * 12) + "-0042"
+
+    long_prompt, _ = layout_of([HEADINGS, (name, *ROW[1:4], "A fox in fresh snow " * 5, ROW[5])])
+    short_prompt, _ = layout_of([HEADINGS, (name, *ROW[1:4], "A fox", "out/a-folder-for-one-long-name/fox-1.png")])
+
+    assert long_prompt[0] == 20
+    assert short_prompt[0] > 20
+    assert all(sum(widths) + len(widths) - 1 <= 80 for widths in (long_prompt, short_prompt))
+    assert fitted(name, 20) == "photo-phot…hoto-0042"
+    assert fitted("A fox in fresh snow", 12) == "A fox in …"
+    assert fitted("A fox", 12) == "A fox"

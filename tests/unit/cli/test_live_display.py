@@ -11,7 +11,7 @@ from rich.console import Console
 
 from batchkiln.cli import run_display
 from batchkiln.cli.live_display import LiveDisplay, panel
-from batchkiln.cli.progress import PlainDisplay, ProgressState, WorkerState, last_done, problem_lines
+from batchkiln.cli.progress import PlainDisplay, ProgressState, WorkerState, last_ended, problem_lines
 from batchkiln.cli.rich_console import SafeConsole
 from batchkiln.cli.status import _is_over
 from batchkiln.core.forecast import EndRange
@@ -237,5 +237,6 @@ def test_the_last_file_is_named() -> None:
     """A person can open what was saved last."""
     saved = replace(event("fox", ItemState.DONE), kind="file_saved", state=None, detail={"path": "out/fox.png"})
 
-    assert last_done([saved, event("fox", ItemState.DONE)]) == "fox done: out/fox.png"
-    assert last_done([saved]) is None
+    assert last_ended([saved, event("fox", ItemState.DONE)]) == "fox done: out/fox.png"
+    assert last_ended([saved]) is None
+    assert last_ended([saved, event("fox", ItemState.DONE), event("owl", ItemState.FAILED)]) == "owl failed"

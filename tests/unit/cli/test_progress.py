@@ -12,6 +12,7 @@ from rich.console import Console
 from batchkiln.cli.live_display import panel
 from batchkiln.cli.output import write_status_as_json
 from batchkiln.cli.progress import (
+    LINE_EVERY_SECONDS,
     LONGEST_PAUSE_SECONDS,
     PlainDisplay,
     ProgressState,
@@ -136,6 +137,15 @@ def test_an_outage_has_a_next_try_and_no_end() -> None:
     assert reached.end_text is not None  # another account of the run goes on
 
 
+def test_reason_of_an_outage_is_in_the_block_and_not_in_each_line() -> None:
+    """The log has it beside the lines; above the block, the log scrolls away."""
+    troubled = replace(worker(WaitReason.UNREACHABLE), last_error="could not connect (Connection refused)")
+    waiting = replace(state(), workers=(troubled,))
+
+    assert "Connection refused" in " ".join(drawn(waiting).split())
+    assert "Connection refused" not in plain_line(waiting)
+
+
 def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
     """Polling is work, not a wait."""
     assert "waits" not in drawn(state(WaitReason.POLL_INTERVAL))
@@ -145,7 +155,7 @@ def test_what_the_service_said_is_reported_beside_the_wait() -> None:
     """A person reads why the service asked for a pause, and not of troubles long over."""
     throttled = replace(worker(WaitReason.THROTTLED), last_error="429: rate_limited")
 
-    assert "429: rate_limited" in (throttled.wait or "")
+    assert "429: rate_limited" in (throttled.wait_with_error or "")
     assert "429" not in (replace(throttled, reason=WaitReason.DAY_CREDITS).wait or "")
 
 
@@ -252,3 +262,9 @@ def test_a_picture_with_something_to_see_is_drawn_often_again(*, has_active_item
         backoff.on_change(is_news=True)
 
     assert backoff.next(has_active_items=False) == 0.25
+
+
+def test_a_block_that_waits_shows_times_that_go_on() -> None:
+    """A wait for the next day is redrawn every few seconds; the countdown of a next try, each second."""
+    assert state(WaitReason.DAY_CREDITS).tick_seconds == LINE_EVERY_SECONDS
+    assert state(WaitReason.UNREACHABLE).tick_seconds == 1.0

@@ -517,3 +517,30 @@ def test_a_file_behind_a_word_is_told_how_to_be_written(tmp_path: Path, entry: s
 
     assert mistake.reason == f"`inputs[1]`: a file is given by its name alone, without `{word}:`"
     assert mistake.remedy == "write `inputs: [x.png]`"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("fox.png", b"\x89PNG\r\n\x1a\n", "this is a PNG image, and no manifest"),
+        ("owl.mp4", b"\0\0\0\x20ftypisom", "this is a video, and no manifest"),
+        ("photo", b"RIFF\x10\0\0\0WEBPVP8 ", "this is a WebP image, and no manifest"),
+    ],
+)
+def test_another_file_in_place_of_a_manifest_is_named(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+    """By its first bytes, whatever its name: that a byte is not UTF-8 would help nobody."""
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(InputError, match=told):
+        open_manifest(name, working_dir=tmp_path)
+
+
+def test_folder_in_place_of_a_manifest_is_named_with_the_manifest_in_it(tmp_path: Path) -> None:
+    """Nothing is run by a guess."""
+    (tmp_path / "jobs").mkdir()
+    with pytest.raises(InputError, match="this is a folder, and no manifest\n    it has no YAML file"):
+        open_manifest("jobs", working_dir=tmp_path)
+    (tmp_path / "jobs" / "birds.yaml").write_text(HEADER, "utf-8")
+
+    with pytest.raises(InputError, match=r"give a file in it, such as jobs/birds\.yaml; `batchkiln watch` runs"):
+        open_manifest("jobs", working_dir=tmp_path)

@@ -87,9 +87,9 @@ def test_workers_that_share_a_database_take_them(number: int, text: str) -> None
 @pytest.mark.parametrize(
     ("queue", "text"),
     [
-        (FakeQueue(), "No process runs this queue. After unpausing, `batchkiln work` continues it."),
+        (FakeQueue(), "No process runs this queue. To resume: `batchkiln unpause birds`, then `batchkiln work`."),
         (FakeQueue("run", pid=2**22 + 1), "No process runs this queue."),
-        (FakeQueue("run"), "(run), waits on a terminal once only paused jobs are left, and ends elsewhere. After"),
+        (FakeQueue("run"), "(run), waits on a terminal once only paused jobs are left, and ends elsewhere. To"),
         (FakeQueue("work"), "elsewhere, unless it was started with `--forever`."),
         (FakeQueue("watch"), "(watch), goes on with other jobs."),
         (FakeQueue(found=(worker(),)), "The 1 worker of this queue ends once only paused jobs are left, unless"),
@@ -99,4 +99,4 @@ def test_workers_that_share_a_database_take_them(number: int, text: str) -> None
 )
 def test_a_pause_says_what_becomes_of_the_process(queue: FakeQueue, text: str) -> None:
     """A run ends: whoever unpauses later has to start another."""
-    assert text in after_pause(cast("Reader", queue))
+    assert text in after_pause(cast("Reader", queue), "birds")
