@@ -19,7 +19,6 @@ from unit.exports.export_rows import clip, export, picture
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read as it is imported: nothing here asks the network
 
-import datasets
 import huggingface_hub
 import webdataset
 
@@ -67,6 +66,8 @@ def clips(tmp_path: Path) -> list[DatasetRow]:
 
 @pytest.fixture
 def load(tmp_path: Path) -> Callable[..., Any]:
+    import datasets  # noqa: PLC0415  it takes a second, and each process of a run reads this module
+
     datasets.disable_progress_bars()
 
     def load_it(*names: str, **fields: Any) -> Any:  # noqa: ANN401  the library has no types
@@ -95,10 +96,12 @@ def test_pictures_load_as_an_image_folder(
 
 def test_clips_load_as_a_video_folder(tmp_path: Path, clips: list[DatasetRow], load: Callable[..., Any]) -> None:
     """As the pictures do; what is loaded are the clips themselves."""
+    from datasets import Video  # noqa: PLC0415  as above
+
     export(clips, tmp_path / "to")
 
     for found in (load("videofolder", data_dir=str(tmp_path / "to")), load(str(tmp_path / "to"))):
-        rows = found["train"].cast_column("video", datasets.Video(decode=False))
+        rows = found["train"].cast_column("video", Video(decode=False))
         assert [row["text"] for row in rows] == [made.prompt for made in clips]
         assert [Path(row["video"]["path"]).read_bytes() for row in rows] == [a_clip()] * 4
         assert found["train"].features["duration_seconds"].dtype == "int64"

@@ -681,6 +681,7 @@ class Machines:
         """Make a database as a copy of another one, in its place."""
         with postgres.server().admin() as admin:
             admin.execute(f'DROP DATABASE IF EXISTS "{new}" WITH (FORCE)')
+            postgres.server().leave(old)
             admin.execute(f'CREATE DATABASE "{new}" TEMPLATE "{old}"')
 
 
