@@ -37,7 +37,6 @@ class AppliedDocument(TypedDict):
 
     job: str
     profile: str
-    moved_from: str | None
     new: int
     known: int
     updated: int
@@ -48,6 +47,7 @@ class AppliedDocument(TypedDict):
     redo_unquoted: int
     missing: int
     pruned: int
+    moved_from: str | None
     warnings: list[WarningDocument]
 
 
@@ -177,7 +177,6 @@ def applied_document(entry: Applied) -> AppliedDocument:
     return {
         "job": entry.job.name,
         "profile": entry.profile,
-        "moved_from": report.moved_from,
         "new": report.new,
         "known": report.known,
         "updated": report.updated,
@@ -188,6 +187,7 @@ def applied_document(entry: Applied) -> AppliedDocument:
         "redo_unquoted": report.redo_unquoted,
         "missing": report.missing,
         "pruned": report.pruned,
+        "moved_from": report.moved_from,
         "warnings": [
             {
                 "file": warning.file,

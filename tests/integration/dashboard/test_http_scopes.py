@@ -137,7 +137,10 @@ PAGES = (
     *("", "/items", "/items?large=1", "/item?id=picture", "/item?id=held"),
     *("/review?all=1", "/pause", "/resolve?id=held"),
 )
-OFFERED = r'<button(?!>Show)|type="checkbox"|class="again"|href="/jobs/birds/(?:pause|retry|redo|cancel|resolve)'
+OFFERED = (
+    r'<button(?!>Show| type="button" data-size)|type="checkbox"|class="again"'
+    '|href="/jobs/birds/(?:pause|retry|redo|cancel|resolve)'
+)
 
 
 @pytest.mark.parametrize("scopes", [(AccessScope.LOOK,), (AccessScope.LOOK, AccessScope.DECIDE)])
