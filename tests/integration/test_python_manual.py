@@ -22,6 +22,7 @@ PRINTED: Final = (
     ["40 items for", "rehearsed for", "sound: True"],
     ["item-1 done", "item-2 done", "item-1.png"],
     ["1 failed", "a retry may cost", "attempt_recorded"],
+    ["0 left, 1 waiting for a person", "owl-2", "4 of 4 done"],
     ["exit status: 0 (ok)", "item: item-1, state: done", "2 files exported", "script.html"],
 )
 HURRIED: Final = "profiles: {local: {time_scale: 600}}\n"

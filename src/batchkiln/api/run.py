@@ -115,11 +115,18 @@ class RunResult(Shown):
         for view in self.views:
             done, total = view.summary.items[ItemState.DONE], view.summary.total
             yield view.summary.name, f"{done:,} of {total:,} done, {view.summary.credits.spent:,} credits"
+            for line in view.waits_for_person:
+                yield f"{view.summary.name} waits", line
 
     @property
     def left(self) -> int:
-        """The number of items that are under way, or queued in jobs that are not paused."""
+        """The number of items that another run continues without a person; `stuck` ones are not among them."""
         return sum(left_of(view) for view in self.views)
+
+    @property
+    def stuck(self) -> int:
+        """The number of queued items that wait for a person, such as for a choice or a retry of their source."""
+        return sum(view.summary.stuck for view in self.views)
 
     @property
     def exit_status(self) -> ExitStatus:

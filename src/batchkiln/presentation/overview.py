@@ -13,9 +13,11 @@ from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
+from batchkiln.presentation.chained_inputs import blocker_command, blocker_text
 from batchkiln.presentation.ends import End, JobEnd
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import format_minute, format_service_age, plural, sanitize, service_note
+from batchkiln.presentation.python_words import in_python_words
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
@@ -49,7 +51,17 @@ class JobView(Shown):
         yield "credits", f"{summary.credits.spent:,} spent, {summary.credits.reserved:,} reserved"
         yield "ends", self.end
         yield "paused", summary.is_paused or None
+        yield "waits", self.waits_for_person
         yield "service", self.service_note
+
+    @property
+    def waits_for_person(self) -> list[str]:
+        """What the job waits for from a person, with the calls: choices, reviews, and items without a result."""
+        summary = self.summary
+        review = review_line(summary)
+        lines = [] if review is None else [f"{review}, then `queue.keep({summary.name!r}, [ID])`"]
+        lines += [f"{blocker_text(each, summary.name)}: `{blocker_command(each)}`" for each in summary.blockers]
+        return [in_python_words(line) for line in lines]
 
     def money(self, amount: int) -> str:
         """Return the price of an amount of credits, in parentheses; empty if no price of a credit is configured."""

@@ -5,7 +5,7 @@ import shlex
 from typing import Final
 
 _OPTION: Final = re.compile(r"`?--on-change (?P<value>[a-z]+)`?|`?--(?P<flag>no-catalogue|allow-duplicates|prune)`?")
-_CALLS: Final = "unpause|pause|retry|cancel|redo|items|show|fetch"
+_CALLS: Final = "unpause|pause|retry|cancel|redo|items|show|fetch|review"
 _COMMAND: Final = re.compile(rf"`batchkiln (?P<call>{_CALLS})(?P<names> [^`]+)?`")
 _EXIT: Final = re.compile(r" \(exit \d\)")
 
@@ -26,5 +26,7 @@ def _call(command: re.Match[str]) -> str:
     if any(name.startswith("-") for name in names):  # an option of the command alone
         return command[0]
     job, *items = map(repr, names or ["JOB"])
+    if command["call"] == "review":
+        return command[0] if items else f"`queue.review_step({job})`"
     given = [job, *items] if command["call"] == "show" or not items else [job, f"[{', '.join(items)}]"]
     return f"`queue.{command['call']}({', '.join(given)})`"

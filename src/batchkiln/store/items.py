@@ -85,7 +85,25 @@ class ItemSummary(Shown):
         yield "model", self.model
         yield "credits", self.credits
         yield "error", None if self.error is None else f"{self.error.code}: {self.error.message}"
+        yield "verdict", self.verdict or ("waits for a review" if self._awaits_review else None)
+        if self.state is ItemState.QUEUED:
+            yield "waits for", [_source_shown(source) for source in self.sources if source.is_open]
         yield "files", [output.path for output in self.outputs]
+
+    @property
+    def _awaits_review(self) -> bool:
+        return self.needs_review and self.state is ItemState.DONE
+
+
+def _source_shown(source: ItemSource) -> str:
+    """Return what an open input waits for; a group has the call that shows its variants, and the one that chooses."""
+    if source.state is None:
+        job = repr(source.job)
+        return f"a choice in the group {source.item}: `queue.review_step({job})`, then `queue.keep({job}, [ID])`"
+    name = f"{source.job}/{source.item}"
+    if source.state is ItemState.DONE:  # its file is offered once it is kept
+        return f"a review of {name}: `queue.review_step({source.job!r})`"
+    return f"{name}, which is {source.state}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,13 +116,18 @@ class RetryReport(Shown):
         yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped[:_SKIPPED_SHOWN]]
 
 
-@dataclass(frozen=True, slots=True)
-class CancelReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class CancelReport(Shown):
     """The number of canceled items; canceling is free. `waiting` other items wait for outputs of the canceled ones."""
 
     canceled: int
     skipped: tuple[Skipped, ...]
     waiting: int = 0
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "canceled", self.canceled
+        yield "waiting for canceled ones", self.waiting or None
+        yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped[:_SKIPPED_SHOWN]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Final
 
 from batchkiln.core.errors import InputError, command_arguments
 from batchkiln.core.job import InputFile, Recipe, Verdict
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.store.chains import dependents, fill_dependents
 from batchkiln.store.item_sources import ItemSource
@@ -51,8 +52,8 @@ _STATEMENTS: Final = {
 _EVENTS: Final = {Decided.KEEP: "kept", Decided.DROP: "dropped", Decided.UNDO: "verdict_undone"}
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ReviewReport(Shown):
     """The items whose verdict changed, and the reasons why other named items stay unchanged.
 
     `made_ready` counts the queued items that waited only for these verdicts.
@@ -61,6 +62,11 @@ class ReviewReport:
     changed: tuple[str, ...]
     skipped: tuple[Skipped, ...]
     made_ready: int
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "changed", list(self.changed) or 0
+        yield "made ready", self.made_ready or None
+        yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +118,8 @@ class ReviewEffects:
     beyond: tuple[KeptBeyond, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewStep:
+@dataclass(frozen=True, slots=True, repr=False)
+class ReviewStep(Shown):
     """The items that are reviewed together: one item, or a group of variants. `at` is the place for paging.
 
     `choose` is the number of items to keep of the group. `inputs` are the images that the items are made from.
@@ -128,6 +134,19 @@ class ReviewStep:
     inputs: tuple[tuple[int, InputFile], ...]
     next_at: int | None
     previous_at: int | None
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "job", self.job
+        yield "group", self.group
+        if self.choose is not None:
+            yield "choose", f"{self.choose:,} of {len(self.items):,}, {self.kept:,} kept"
+        for item in self.items:
+            yield item.name, [item.verdict or item.state, *(output.path for output in item.outputs)]
+        names = [item.name for item in self.items if item.state is ItemState.DONE]
+        if names and not self.is_decided:
+            chosen = names[: self.choose or 1]
+            yield "decide", f"`queue.keep({self.job!r}, {chosen!r})`, or `drop`"
+        yield "next at", self.next_at
 
     @property
     def kept(self) -> int:

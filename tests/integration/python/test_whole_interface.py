@@ -311,6 +311,40 @@ def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -
     assert "<b>" not in "".join(pages)
 
 
+BIRDS: Final[batchkiln.Manifest] = {
+    "version": 1,
+    "job": "birds",
+    "defaults": SMALL,
+    "items": [
+        {"id": "owl", "prompt": "An owl", "variants": 3, "choose": 1},
+        {"id": "owl-turned", "prompt": "It turns", "mode": "image-to-image", "inputs": [{"item": "owl"}]},
+    ],
+}
+
+
+def test_a_choice_is_shown_with_its_calls(tmp_path: Path) -> None:
+    """What waits for a choice is not left to a run: it is stuck, and each result names the call that shows it."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(BIRDS)
+        ending = queue.run()
+        view, waiting, step = queue.status("birds"), queue.show("birds", "owl-turned"), queue.review_step("birds")
+        assert step is not None
+        kept = queue.keep("birds", ["owl-2"])
+        after = queue.run()
+
+    told = "1 group waits for a choice: `queue.review_step('birds')`, then `queue.keep('birds', [ID])`"
+    assert (ending.left, ending.stuck, int(ending.exit_status)) == (0, 1, 3)
+    assert told in repr(ending)
+    assert told in repr(view)
+    assert "waits for: a choice in the group owl: `queue.review_step('birds')`" in repr(waiting)
+    for shown in (ending, view, waiting, step):
+        assert "queue.keep(&#x27;birds&#x27;" in shown._repr_html_()
+    assert "choose: 1 of 3, 0 kept" in repr(step)
+    assert repr(kept) == "<ReviewReport changed: owl-2, made ready: 1>"
+    assert (after.left, after.stuck, int(after.exit_status)) == (0, 0, 0)
+    assert "waits" not in repr(after)
+
+
 # --- several ids ---
 
 SEVERAL: Final = re.compile(r"\b(Sequence|Collection|Iterable|list|tuple|set)\[")

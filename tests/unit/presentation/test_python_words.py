@@ -13,6 +13,8 @@ from batchkiln.presentation.python_words import in_python_words
         ("`batchkiln redo birds fox-1` makes it", "`queue.redo('birds', ['fox-1'])` makes it"),
         ("pass --on-change keep or --allow-duplicates", 'pass `on_change="keep"` or `allow_duplicates=True`'),
         ("`run` refuses the manifest (exit 2)", "`run` refuses the manifest"),
+        ("`batchkiln review birds`", "`queue.review_step('birds')`"),
+        ("`batchkiln review birds --drop owl-1`", "`batchkiln review birds --drop owl-1`"),
         ("`batchkiln retry birds --state failed`", "`batchkiln retry birds --state failed`"),
         ("`batchkiln doctor` looks for the cause", "`batchkiln doctor` looks for the cause"),
     ],
