@@ -14,6 +14,8 @@ DOCS: Final = Path(__file__).parents[1]
 OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:src|tests|jobs|benchmarks|(?:\.\./)?README\.md)[^)]*\)")
 """A link to a file that the repository has and the site has not."""
 
+FUNCTION: Final = re.compile(r"<function (?:[^<>]|<\w+>)*>")
+
 project = "batchkiln"
 release = installed_version(project)
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinxcontrib.mermaid"]
@@ -67,6 +69,15 @@ def toctree(caption: str, names: list[str]) -> str:
     return f"\n```{{toctree}}\n:caption: {caption}\n:maxdepth: 1\n{listed}\n```\n"
 
 
+def signature_without_functions(  # noqa: PLR0917  as Sphinx calls it
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Write "…" for a default that is a function, whose `repr` says nothing."""
+    del app, what, name, obj, options
+    return None if signature is None else FUNCTION.sub("…", signature), returned
+
+
 def setup(app: Sphinx) -> None:
-    """Connect the preparation of pages."""
+    """Connect the preparation of pages and signatures."""
     app.connect("source-read", prepared)
+    app.connect("autodoc-process-signature", signature_without_functions)

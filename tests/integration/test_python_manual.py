@@ -73,6 +73,23 @@ def test_public_names_are_all_there_and_in_the_manual() -> None:
     assert {name for name in callable_names - ours if f"`{name}(" not in MANUAL} == set()
 
 
+def test_a_program_can_name_the_types_of_all_calls() -> None:
+    """A strict script annotates what the calls of a queue take and return, and their defaults can be read."""
+    ours = {"apply", "driving", "question"}  # for the commands
+    calls = dict(inspect.getmembers(batchkiln.SyncQueue, inspect.isfunction))
+    signatures = {name: inspect.signature(call) for name, call in calls.items() if name[0] != "_" and name not in ours}
+    told = " ".join(
+        str(annotation).replace("*<class 'batchkiln.manifest.typed_fields.JobFields'>", "")
+        for signature in signatures.values()
+        for annotation in (signature.return_annotation, *(each.annotation for each in signature.parameters.values()))
+    )
+    defaults = [each.default for signature in signatures.values() for each in signature.parameters.values()]
+
+    assert set(re.findall(r"batchkiln\.(?:\w+\.)*(\w+)", told)) - set(batchkiln.__all__) == set()
+    assert {"OutputSummary", "RetryReport", "ReviewReport", "ReviewStep", "CancelReport"} <= set(batchkiln.__all__)
+    assert [default for default in defaults if inspect.isfunction(default)] == []
+
+
 def test_public_names_say_where_they_are_from() -> None:
     """A repr, a traceback and `help` name what a program imports; `dir` lists nothing else."""
     ours = [getattr(batchkiln, name) for name in batchkiln.__all__]

@@ -202,13 +202,13 @@ class Changes:
         self,
         job: str,
         items: Sequence[str] | None = None,
-        on_moved: Callable[[int], None] = lambda _: None,
+        on_moved: Callable[[int], None] | None = None,
     ) -> RetryReport:
         """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again.
 
         `on_moved` is called in another thread with the number of items of each transaction.
         """
-        return await retry_in_states(self, job, NOT_DELIVERED, ids_of(items), on_moved)
+        return await retry_in_states(self, job, NOT_DELIVERED, ids_of(items), on_moved or _unheard)
 
     async def redo(self, job: str, items: Sequence[str]) -> RedoReport:
         """Make done items again, each at the price of a new attempt. Earlier files are kept."""
@@ -279,7 +279,7 @@ class Changes:
         return FetchReport(len(saved) - len(gone), fetched, lost, skipped, in_place)
 
     async def cancel(
-        self, job: str, items: Sequence[str] | None = None, on_moved: Callable[[int], None] = lambda _: None
+        self, job: str, items: Sequence[str] | None = None, on_moved: Callable[[int], None] | None = None
     ) -> CancelReport:
         """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing.
 
@@ -287,7 +287,7 @@ class Changes:
         """
         named = ids_of(items)
         async with self._to_change() as store:
-            return await store.run(Writer.cancel, job, named, self._clock(), on_moved)
+            return await store.run(Writer.cancel, job, named, self._clock(), on_moved or _unheard)
 
     async def pause(self, job: str) -> bool:
         """Pause a job: no new item is sent; sent items are finished. Return whether the job changed."""
@@ -337,12 +337,16 @@ class Changes:
         yield self.writer
 
 
+def _unheard(_: int) -> None:
+    """Take the number of items of a transaction, of which nobody wants to hear."""
+
+
 async def retry_in_states(
     changes: Changes,
     job: str,
     states: Sequence[ItemState],
     named: Sequence[str] = (),
-    on_moved: Callable[[int], None] = lambda _: None,
+    on_moved: Callable[[int], None] = _unheard,
 ) -> RetryReport:
     """Queue the named items again, or all in some states, as `Changes.retry` does. No part of the Python interface."""
     async with changes._to_change() as store:  # noqa: SLF001  see above

@@ -69,6 +69,7 @@ class Queue(Changes):
         self._is_forever = False  # whether the run of `_engine` waits for more work
         self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_raised = False
+        self._is_closed = False
 
     @property
     def place(self) -> str:
@@ -76,8 +77,8 @@ class Queue(Changes):
         return hide_passwords(str(self.app.queue))
 
     def __repr__(self) -> str:
-        """Return the class and the queue's place."""
-        return f"<{type(self).__name__} {self.place}>"
+        """Return the class and the queue's place, and whether it is closed."""
+        return f"<{type(self).__name__} {self.place}{', closed' if self._is_closed else ''}>"
 
     # --- enqueueing ---
 
@@ -360,7 +361,7 @@ class Queue(Changes):
         )
 
     async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
-        """Yield the events of the history as they occur: from now on, or those after the event id `after`.
+        """Yield the events as they occur: from now on, or those after the event id `after`; 0 is the whole history.
 
         The events end once no process runs the queue and all of them were yielded.
         """
@@ -599,7 +600,10 @@ async def opened_as(app: AppContext, kind: type[AnyQueue]) -> AsyncIterator[AnyQ
                 with suppress(Exception):  # the caller's own error must be raised
                     await queue.close()
                 raise
-            await queue.close()
+            else:
+                await queue.close()
+            finally:
+                queue._is_closed = True  # noqa: SLF001  this function opens and closes it
         finally:
             await reader.close()
     finally:

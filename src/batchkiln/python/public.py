@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import batchkiln
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied as Applied
+from batchkiln.api.changes import FetchReport as FetchReport
 from batchkiln.api.queue import opened_as
 from batchkiln.api.run import RunResult as RunResult, Until as Until
 from batchkiln.config import Config, config_of, load_config, queue_path
@@ -23,6 +24,7 @@ from batchkiln.core.errors import (
     QueueInUse as QueueInUse,
     QueueUnusable as QueueUnusable,
 )
+from batchkiln.core.job import Verdict as Verdict
 from batchkiln.core.states import ItemState as ItemState
 from batchkiln.exports import ExportResult as ExportResult
 from batchkiln.logs import use_standard_logging
@@ -34,18 +36,31 @@ from batchkiln.manifest.typed_fields import (
     Parameters as Parameters,
     TableItems as TableItems,
 )
-from batchkiln.planning.plan import Plan as Plan
+from batchkiln.planning.plan import JobPlan as JobPlan, Plan as Plan
 from batchkiln.presentation.overview import JobView as JobView, Overview as Overview
 from batchkiln.python.async_queue import Queue as Queue
 from batchkiln.python.sync_queue import SyncQueue as SyncQueue
 from batchkiln.rehearsal.simulation import RehearsalResult as RehearsalResult
 from batchkiln.reports.report_writer import WrittenReport as WrittenReport
 from batchkiln.store import (
+    ApplyReport as ApplyReport,
+    AskedAgain as AskedAgain,
+    CancelReport as CancelReport,
+    Decided as Decided,
     Decision as Decision,
+    Filter as Filter,
     ItemDetail as ItemDetail,
     ItemSummary as ItemSummary,
+    JobSummary as JobSummary,
     LoggedEvent as LoggedEvent,
+    OutputSummary as OutputSummary,
     QueueLocation,
+    RedoReport as RedoReport,
+    Resolved as Resolved,
+    RetryReport as RetryReport,
+    ReviewReport as ReviewReport,
+    ReviewStep as ReviewStep,
+    Skipped as Skipped,
     parse_location,
 )
 

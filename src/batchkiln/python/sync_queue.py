@@ -108,7 +108,7 @@ class SyncQueue:
         threading.Thread(target=self._close_at_exit, name="batchkiln-exit", daemon=True).start()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._queue.place}>"
+        return f"<{type(self).__name__} {self._opened.place}{', closed' if self._is_closed else ''}>"
 
     def __enter__(self) -> Self:
         return self

@@ -284,7 +284,12 @@ async def test_events_come_from_now_on(tmp_path: Path) -> None:
         kinds = [event.kind async for event in queue.events()]
         again = [event.kind async for event in queue.events(after=0)]
 
+        whole = [event.kind async for event in queue.events(after=0)]
+        late = [event.kind async for event in queue.events()]
+
     assert kinds[-1] == "files_saved"
+    assert (whole[: len(again)], late) == (again, [])
+    assert repr(queue) == f"<Queue {tmp_path / 'queue.db'}, closed>"
     assert again[0] == "job_created"
     assert again[-len(kinds) :] == kinds
 

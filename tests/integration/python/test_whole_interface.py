@@ -244,6 +244,7 @@ def test_a_closed_queue_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(batchkiln.InputError, match="open it again"):
         queue.overview()
+    assert repr(queue) == f"<SyncQueue {tmp_path / 'queue.db'}, closed>"
 
 
 def test_the_programs_own_error_leaves_a_with_statement(tmp_path: Path) -> None:
