@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable,
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from datetime import datetime, time
 from io import BytesIO
+from math import inf
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, Unpack, get_args
 
 from batchkiln.api.app_context import AppContext
@@ -18,7 +19,7 @@ from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
 from batchkiln.api.changes import Changes
 from batchkiln.api.item_selection import StateNames, ids_of, member_of, texts_of
 from batchkiln.api.reading import Results
-from batchkiln.api.run import RunOptions, RunResult, Until
+from batchkiln.api.run import RunOptions, RunResult, Until, contact_limit
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.lease_types import Egress
@@ -224,6 +225,7 @@ class Queue(Changes):
         limit: int | None = None,
         sample: int | None = None,
         seed: int = 0,
+        contact_timeout: float | None = None,
     ) -> None:
         """Start to run the named jobs, or the whole queue, as a background task.
 
@@ -234,16 +236,28 @@ class Queue(Changes):
         select the items of each job that the run may begin, and the sources that these need. The others stay queued.
         They are not possible with `forever`, or for a queue in a database that several workers share.
 
+        If the service has not answered at all within `contact_timeout` seconds after the first failure, the run ends
+        with exit status 4, and nothing is charged. It is 60 by default; with `forever`, and for 0, the run waits as
+        long as it takes. A service that has answered once is always waited for.
+
         Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job or an invalid argument.
         """
         wanted = _until(until)
         if max_credits is not None and not _is_number(max_credits, 0):
             raise InputError("max_credits must be a number of credits, 0 or more; nothing was started")
+        if contact_timeout is not None and not _is_duration(contact_timeout):
+            raise InputError("contact_timeout must be a number of seconds, 0 or more; nothing was started")
         selection = _selection(only, limit, sample, seed)
         names = texts_of(jobs, "jobs are named one by one, as in run('foxes', 'owls')")
         if forever and selection:
             raise InputError("forever waits for new items, and only, limit and sample select from known ones")
-        options = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever, selection=selection)
+        options = RunOptions(
+            until=wanted,
+            max_credits=max_credits,
+            is_forever=forever,
+            selection=selection,
+            contact_seconds=contact_limit(contact_timeout, is_forever=forever),
+        )
         if self._task is not None and not self._task.done():
             raise QueueInUse(f"{self.app.queue}: this program already runs this queue; call `stop` first")
         begun, self._is_failure_raised = asyncio.Event(), False
@@ -297,9 +311,22 @@ class Queue(Changes):
         limit: int | None = None,
         sample: int | None = None,
         seed: int = 0,
+        contact_timeout: float | None = None,
     ) -> RunResult:
-        """Run until the named jobs, or the whole queue, have ended; see `start`. Canceling stops the run."""
-        await self.start(*jobs, until=until, max_credits=max_credits, only=only, limit=limit, sample=sample, seed=seed)
+        """Run until the named jobs, or the whole queue, have ended; see `start`. Canceling stops the run.
+
+        If the service has not answered within `contact_timeout` seconds, by default 60, the exit status is 4.
+        """
+        await self.start(
+            *jobs,
+            until=until,
+            max_credits=max_credits,
+            only=only,
+            limit=limit,
+            sample=sample,
+            seed=seed,
+            contact_timeout=contact_timeout,
+        )
         try:
             return await self.join()
         except asyncio.CancelledError:
@@ -506,6 +533,10 @@ def _until(given: object) -> Until:
 def _is_number(value: object, least: int) -> bool:
     """Return whether a value is a whole number that is not below `least`."""
     return isinstance(value, int) and value >= least
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < inf
 
 
 def _checked_items(items: object) -> Iterable[object]:

@@ -84,6 +84,19 @@ class RunOptions:
         control.contact_seconds = self.contact_seconds
 
 
+CONTACT_SECONDS: Final = 60.0
+
+
+def contact_limit(given: float | None, *, is_forever: bool = False) -> float | None:
+    """Return how long a run waits for the service's first answer, in real seconds; None waits forever.
+
+    Without `given`, it is a minute, and for an endless run forever; 0 is forever.
+    """
+    if given is None:
+        return None if is_forever else CONTACT_SECONDS
+    return given or None
+
+
 _NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
 
 
@@ -112,6 +125,7 @@ class RunResult(Shown):
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "exit status", f"{int(self.exit_status)} ({self.exit_status.name.lower().replace('_', ' ')})"
         yield "left", self.left or None
+        yield "cannot work", [f"{profile}/{account}: {error.problem}" for profile, account, error in self.blocked]
         for view in self.views:
             done, total = view.summary.items[ItemState.DONE], view.summary.total
             yield view.summary.name, f"{done:,} of {total:,} done, {view.summary.credits.spent:,} credits"

@@ -13,7 +13,7 @@ import click
 from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.queue import Queue, opened
-from batchkiln.api.run import RunOptions, Until
+from batchkiln.api.run import RunOptions, Until, contact_limit
 from batchkiln.cli.command import JOB, Common, can_ask_person, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
 from batchkiln.cli.dashboard import dashboard_during_run, stay_open
@@ -119,9 +119,6 @@ JOURNALS_WAIT = click.option(
 )
 
 
-CONTACT_SECONDS: Final = 60.0
-
-
 def run_control_options(function: F) -> F:
     """Add the options for the end, the cost and the display of a run."""
     for option in (
@@ -147,13 +144,6 @@ def run_control_options(function: F) -> F:
     ):
         function = option(function)
     return function
-
-
-def contact_limit(given: float | None, *, is_forever: bool = False) -> float | None:
-    """Return the real seconds of --contact-timeout for a run; None waits forever."""
-    if given is None:
-        return None if is_forever else CONTACT_SECONDS
-    return given or None
 
 
 @command(

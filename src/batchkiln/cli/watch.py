@@ -14,12 +14,12 @@ from batchkiln.api.apply_manifests import check_output_folder
 from batchkiln.api.documents import applied_document
 from batchkiln.api.engine import Engine
 from batchkiln.api.queue import Queue, opened
-from batchkiln.api.run import Run, RunOptions, RunResult, Until
+from batchkiln.api.run import Run, RunOptions, RunResult, Until, contact_limit
 from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.dashboard import dashboard_during_run
 from batchkiln.cli.enqueue import ON_CHANGE
 from batchkiln.cli.output import print_status
-from batchkiln.cli.run import contact_limit, run_control_options
+from batchkiln.cli.run import run_control_options
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now

@@ -394,8 +394,9 @@ class AccountWorker:
         """
         now, described = self.ports.clock.now(), describe_failure(failure)
         is_old = any(described == each.last_error for each in (self.backoffs.calls[call], *own))
-        self._log_failure(call, described, "request_troubled", is_old=is_old)
         is_unanswered = isinstance(failure, NoResponse | Unavailable) and not is_refusal
+        waits = {"until": self._waits_until(failure, now)} if is_unanswered and not own else {}
+        self._log_failure(call, described, "request_troubled", is_old=is_old, **waits)
         if not is_unanswered:
             self._notice_reply()
             await self._end_outage(now)  # the worker may not look at the queue again
@@ -426,6 +427,13 @@ class AccountWorker:
                 silent = AccountBlocked(AccountProblem.UNREACHABLE, ErrorInfo("unreachable", described))
                 self.control.block(self.account_id, silent, is_cut_off=True)
         self.announce(Change.ACCOUNT)
+
+    def _waits_until(self, failure: TransientError, now: ClockReading) -> str:
+        """Return until when the run repeats an unanswered request, as text."""
+        ends_at = self.host.given_up_at(failure, now.monotonic)
+        if ends_at is None:
+            return "the service answers"
+        return f"{now.instant + timedelta(seconds=ends_at - now.monotonic):%Y-%m-%d %H:%M:%S} UTC"
 
     async def _notice_outage(self, described: str, now: ClockReading) -> None:
         """Record an outage once no call of this machine was answered for a while, so that people see it elsewhere."""

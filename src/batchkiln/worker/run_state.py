@@ -56,17 +56,22 @@ class HostState:
         return self.unanswered
 
     def is_given_up(self, failure: TransientError, monotonic: float) -> bool:
-        """Return whether to stop waiting for a service that has never answered in this run.
+        """Return whether to stop waiting for a service that has never answered in this run."""
+        at = self.given_up_at(failure, monotonic)
+        return at is not None and monotonic >= at
+
+    def given_up_at(self, failure: TransientError, monotonic: float) -> float | None:
+        """Return the monotonic moment at which to stop waiting; None if the service is waited for.
 
         A failure of the first contact is probably a wrong address. After a first reply, the run waits, however long an
         outage lasts.
         """
         self._is_silent = self._is_silent and not self.answered and isinstance(failure, NoResponse)
         if not self._is_silent or self.contact_seconds is None:
-            return False
+            return None
         if self._silent_since is None:
             self._silent_since = monotonic
-        return monotonic - self._silent_since >= self.contact_seconds
+        return self._silent_since + self.contact_seconds
 
     def is_clock_set(self, now: ClockReading) -> bool:
         """Return whether the service's clock was set since the last call, by more than the delay of a network."""

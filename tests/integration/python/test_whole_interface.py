@@ -5,7 +5,8 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -15,6 +16,7 @@ import pytest
 import batchkiln
 from batchkiln import ItemState
 from batchkiln.api.item_selection import StateNames
+from batchkiln.api.run import RunOptions
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.planning.catalogues import Catalogues
@@ -310,6 +312,41 @@ def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -
     assert all(page.startswith("<table><tr>") for page in pages)
     assert "&lt;b&gt;red" in "".join(pages)
     assert "<b>" not in "".join(pages)
+
+
+def test_a_service_that_never_answers_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The argument bounds the wait; the result has the status of the command and names the account."""
+    config = unreachable(monkeypatch)
+    with batchkiln.open_queue_sync(tmp_path / "queue.db", config=config, working_dir=tmp_path) as queue:
+        queue.enqueue(FOXES, no_catalogue=True)
+        with pytest.raises(batchkiln.InputError, match="contact_timeout must be a number of seconds"):
+            queue.run(contact_timeout=-1)
+        ending = queue.run(contact_timeout=0.01)
+
+    assert (int(ending.exit_status), ending.left) == (4, 2)
+    assert "cannot work: studio/main: unreachable" in repr(ending)
+    assert re.search(r"until.{1,5}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", caplog.text)
+
+
+def test_a_run_waits_a_minute_for_the_first_answer_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the commands do; an endless run waits as long as it takes."""
+    asked: list[float | None] = []
+
+    @asynccontextmanager
+    async def noted(_: object, options: RunOptions, *, command: str) -> AsyncIterator[None]:
+        asked.append(options.contact_seconds)
+        raise batchkiln.InputError(command)
+        yield
+
+    monkeypatch.setattr(batchkiln.Queue, "driving", noted)
+    with opened(tmp_path) as queue:
+        for arguments in ({}, {"forever": True}, {"contact_timeout": 0}, {"contact_timeout": 5, "forever": True}):
+            with pytest.raises(batchkiln.InputError, match="python"):
+                queue.start(**cast("Any", arguments))
+
+    assert asked == [60, None, None, 5]
 
 
 BIRDS: Final[batchkiln.Manifest] = {

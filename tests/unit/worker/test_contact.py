@@ -20,6 +20,7 @@ def test_silence_from_the_first_contact_on_is_given_up() -> None:
     given_up = [state.is_given_up(SILENCE, at) for at in (1000, 1030, 1059.9, 1060, 1061)]
 
     assert given_up == [False, False, False, True, True]
+    assert state.given_up_at(SILENCE, 1070) == 1060
 
 
 def test_a_service_that_has_answered_is_waited_for() -> None:
@@ -34,5 +35,6 @@ def test_a_service_that_has_answered_is_waited_for() -> None:
 
 @pytest.mark.parametrize("at", [0, 1e9])
 def test_without_a_bound_everything_is_waited_for(at: float) -> None:
-    """As the Python interface does by default, and `work --forever`."""
+    """As `work --forever` does by default."""
     assert not host(None).is_given_up(SILENCE, at)
+    assert host(None).given_up_at(SILENCE, at) is None
