@@ -179,7 +179,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def _index(_: web.Request) -> web.Response:
-    return _json({"endpoints": _ENDPOINTS})
+    return _json({"endpoints": _ENDPOINTS, "bodies": "JSON, with the header Content-Type: application/json"})
 
 
 async def _health(request: web.Request) -> web.Response:

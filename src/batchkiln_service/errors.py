@@ -1,6 +1,9 @@
 """Errors of the service: `ApiError` for the replies of the API, and errors of configuration and storage."""
 
 import errno
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
 from pydantic_core import ErrorDetails
@@ -9,6 +12,8 @@ from pydantic_core import ErrorDetails
 PASSING_TROUBLES: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 )
+
+_COMPARED_CHARACTERS: Final = 60
 
 
 class ApiError(Exception):
@@ -36,9 +41,19 @@ def sentence_of(detail: ErrorDetails) -> str:
             reason = "should be a mapping of fields"
         case "too_short":
             reason = f"needs at least {detail['ctx']['min_length']}"
+        case "literal_error":
+            expected = detail["ctx"]["expected"]
+            known = re.findall(r"'([^']+)'", expected)
+            reason = f"{meant(detail['input'], known)}must be {expected}"
         case _:
             reason = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     return f"{field}: {reason}" if field else reason
+
+
+def meant(given: object, known: Iterable[str]) -> str:
+    """Return a question that suggests a similar known word, to stand before the list; empty if there is none."""
+    close = get_close_matches(str(given)[:_COMPARED_CHARACTERS], list(known), n=1)
+    return f"did you mean `{close[0]}`? " if close else ""
 
 
 class StateFolderInUseError(Exception):

@@ -420,7 +420,7 @@ def test_an_api_key_that_is_written_out_is_told_where_to_go(tmp_path: Path, keys
     with pytest.raises(InputError) as error:
         load_config(write(tmp_path, text), NOWHERE)
 
-    assert "name its place, as in {env: STUDIO_KEY} or {file: PATH}" in str(error.value)
+    assert "name its place, as in {env: STUDIO_KEY}, {file: PATH} or {keyring: NAME}" in str(error.value)
     assert "sk-123" not in str(error.value)
 
 
@@ -488,6 +488,17 @@ def test_misspelt_field_names_the_one_that_was_meant(tmp_path: Path, text: str, 
         mistake.reason.rstrip("`").rpartition(".")[2].removeprefix("unknown field `")
     )
     assert remedy == f"    did you mean `{meant}`?"
+
+
+@pytest.mark.parametrize("field", ["value", "secret"])
+def test_an_unknown_place_of_a_key_names_those_there_are(tmp_path: Path, field: str) -> None:
+    """The error names the three places, and never the value. Law 8."""
+    text = f"profiles: {{studio: {{accounts: [{{name: main, keys: [{{{field}: lk_klmnopqrstuvw}}]}}]}}}}"
+    with pytest.raises(InputError) as error:
+        load_config(write(tmp_path, text), NOWHERE)
+
+    assert "as in {env: STUDIO_KEY}, {file: PATH} or {keyring: NAME}" in str(error.value)
+    assert "klmnopqrstuvw" not in str(error.value)
 
 
 def test_a_long_line_is_shown_around_the_mistake(tmp_path: Path) -> None:

@@ -506,7 +506,9 @@ def _reason(problem: ErrorDetails) -> str:
             return f"{field}: {problem['msg'].replace('Input should be', 'the value must be', 1)}"
 
 
-_KEY_REMEDY: Final = "an API key does not belong in this file: name its place, as in {env: STUDIO_KEY} or {file: PATH}"
+_KEY_REMEDY: Final = (
+    "an API key does not belong in this file: name its place, as in {env: STUDIO_KEY}, {file: PATH} or {keyring: NAME}"
+)
 
 
 def _remedy(problem: ErrorDetails) -> str | None:
@@ -521,7 +523,9 @@ def _remedy(problem: ErrorDetails) -> str | None:
         if part in _annotations(model):  # otherwise an index, or a name that the file chose
             model = _model_in(_annotations(model)[str(part)])
     close = closest(str(location[-1]), _annotations(model))
-    return f"did you mean `{close[0]}`?" if close else None
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return _KEY_REMEDY if "accounts" in location and "keys" in location else None
 
 
 def _annotations(model: Any) -> Mapping[str, Any]:  # noqa: ANN401  a model, a dataclass, or none

@@ -15,6 +15,7 @@ import aiohttp
 from aiohttp import hdrs, web
 from yarl import URL
 
+from batchkiln_service.api.fault_injection import FAULT_HEADER
 from batchkiln_service.api.openapi import operations
 from batchkiln_service.api.scripted_outcomes import MARKERS
 from batchkiln_service.clock import iso
@@ -36,7 +37,7 @@ _NOTHING: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; fram
 _VIEWER_POLICY: Final = (
     f"{_NOTHING} 'unsafe-inline'; script-src 'self'; connect-src 'self'; img-src 'self' data:; font-src data:"
 )
-_RELAYED: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, hdrs.HOST, "Idempotency-Key", "X-Batchkiln-Fault")
+_RELAYED: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE, hdrs.HOST, "Idempotency-Key", FAULT_HEADER)
 _RELAY_SECONDS: Final = 120.0
 
 
@@ -68,12 +69,23 @@ async def _landing(request: web.Request) -> web.Response:
             speed=html.escape(speed),
             now=html.escape(iso(context.clock.now_ms())),
             pace="at the speed of real time" if scale == 1 else f"{scale:g} times as fast as real time",
+            faults=_REQUEST_FAULTS if context.config.request_faults else _NO_REQUEST_FAULTS,
             operator=_operator_address(context.operator_url()),
             endpoints=endpoints,
             markers=markers,
         ),
         _NOTHING,
     )
+
+
+_REQUEST_FAULTS: Final = (
+    f"The header <code>{FAULT_HEADER}</code> makes one request fail: <code>throttle</code>, "
+    "<code>slow; seconds=3</code>, <code>reply_lost</code> and others; a wrong word is answered with all that the "
+    "endpoint has."
+)
+_NO_REQUEST_FAULTS: Final = (
+    f"The setting <code>request_faults: false</code> turns the header <code>{FAULT_HEADER}</code> off."
+)
 
 
 def _operator_address(url: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from batchkiln_service.errors import sentence_of
+from batchkiln_service.errors import meant, sentence_of
 
 Misbehaviour = Literal[
     "reset_before",  # the connection is reset before any work
@@ -205,7 +205,8 @@ def parse_fault_header(text: str, endpoints: frozenset[str]) -> list[FaultRule]:
     for part in text.split(","):
         kind, *settings = (piece.strip() for piece in part.split(";"))
         if kind not in allowed:
-            raise ValueError(f"{kind!r} is not a fault of this endpoint; allowed: {', '.join(allowed)}")
+            listed = f"{meant(kind, allowed)}allowed: {', '.join(allowed)}"
+            raise ValueError(f"{kind!r} is not a fault of this endpoint; {listed}")
         rules.append(_asked_rule(kind, settings))
     return rules
 

@@ -96,11 +96,20 @@ async def test_index_lists_what_there_is(world: World) -> None:
 
     endpoints = index.body["endpoints"]
     assert isinstance(endpoints, dict)
+    assert index.body["bodies"] == "JSON, with the header Content-Type: application/json"
     for endpoint in endpoints:
         method, path = endpoint.split()
         reply = await ask(world, method, path.replace("{number}", "0").replace("{id}", "gen_0"))
         assert reply.status not in {405, 500}, endpoint
         assert reply.status != 404 or "{number}" in path, endpoint
+
+
+async def test_a_misspelt_kind_of_fault_names_the_one_that_was_meant(world: World) -> None:
+    """The suggestion stands before the list of all kinds."""
+    refused = await ask(world, "POST", "/faults", body={"kind": "throtle"})
+
+    assert refused.status == 422
+    assert "kind: did you mean `throttle`? must be 'reset_before', " in refused.content.decode()
 
 
 async def test_health_asks_the_books(world: World) -> None:

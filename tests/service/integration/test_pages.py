@@ -32,6 +32,17 @@ async def test_landing_page_carries_the_speed(make_world: WorldMaker) -> None:
     assert b"BATCHKILN_TIME_SCALE=60" in (await world.send("GET", page_url(world, "/"), key=None)).content
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_landing_page_names_the_header_of_faults(make_world: WorldMaker, *, is_on: bool) -> None:
+    """Or that the service was started without it."""
+    world = await make_world(request_faults=is_on)
+
+    page = (await world.send("GET", page_url(world, "/"), key=None)).content.decode()
+
+    assert "X-Batchkiln-Fault" in page
+    assert ("request_faults: false" in page) is not is_on
+
+
 async def test_landing_page_names_the_operators_port(make_world: WorldMaker) -> None:
     """Its address, to be copied."""
     world = await make_world(operator_port=0)

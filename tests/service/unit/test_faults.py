@@ -162,6 +162,7 @@ def test_several_faults_may_be_asked_for() -> None:
     [
         ("", "'' is not a fault of this endpoint; allowed: reset_before, throttle"),
         ("explode", "'explode' is not a fault"),
+        ("throtle", "not a fault of this endpoint; did you mean `throttle`? allowed: reset_before"),
         ("link_dies_early", "'link_dies_early' is not a fault of this endpoint"),
         ("slow", "slow needs seconds"),
         ("slow; seconds=soon", "seconds: must be a valid number"),
