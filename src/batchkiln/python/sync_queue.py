@@ -5,14 +5,20 @@ The event loop runs in a separate thread, so that the calls also work beside ano
 
 import asyncio
 import threading
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+import structlog
+
 from batchkiln.core.errors import InputError
+from batchkiln.presentation.formatting import plural
 from batchkiln.python.async_queue import Queue
+
+log = structlog.get_logger()
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -138,9 +144,25 @@ class SyncQueue:
 
     def _close_at_exit(self) -> None:
         threading.main_thread().join()
+        with suppress(Exception):  # the queue may be closed already, or may no longer be read
+            self._warn_of_open_queue()
         canceled = asyncio.CancelledError()  # at once, which is as safe as a crash
         with suppress(asyncio.CancelledError):
             self._close(asyncio.CancelledError, canceled, None)
+
+    def _warn_of_open_queue(self) -> None:
+        """Warn that the script ended without `close`; a run that this cuts off is also logged, which is always seen."""
+        if self._is_closed:
+            return
+        place, told = self._opened.place, "the queue was not closed: use `with`, or call `close`"
+        task = self._opened._task  # noqa: SLF001  the same interface
+        if task is not None and not task.done():
+            views = self._wait(self._opened.overview()).jobs
+            number = sum(view.summary.left for view in views)
+            remedy = "call `join` before the script ends; the next run continues them, and nothing is charged twice"
+            log.warning("run_cut_off", queue=place, items=number, reason="the script ended", remedy=remedy)
+            told += f". Its run was cut off with {plural(number, 'item')} left, which the next run continues"
+        warnings.warn(f"{place}: {told}", ResourceWarning, source=self, stacklevel=1)
 
     def _end_loop(self) -> None:
         self._is_closed = True

@@ -257,8 +257,8 @@ def test_the_programs_own_error_leaves_a_with_statement(tmp_path: Path) -> None:
         queue.overview()
 
 
-def test_a_script_that_forgets_to_close_ends(tmp_path: Path) -> None:
-    """The threads of an open queue do not keep the interpreter alive."""
+def test_a_script_that_forgets_to_close_ends_and_is_told(tmp_path: Path) -> None:
+    """The threads of an open queue do not keep the interpreter alive; that a run was cut off is not silent."""
     code = (
         "import batchkiln\n"
         "queue = batchkiln.open_queue_sync('queue.db')\n"
@@ -267,7 +267,7 @@ def test_a_script_that_forgets_to_close_ends(tmp_path: Path) -> None:
         "print(len(queue.overview().jobs))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-W", "default::ResourceWarning", "-c", code],
         cwd=tmp_path,
         env=environment(XDG_CONFIG_HOME=str(tmp_path)),
         capture_output=True,
@@ -276,7 +276,12 @@ def test_a_script_that_forgets_to_close_ends(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert "run_cut_off" in done.stderr
+    assert "call `join` before the script ends; the next run continues them" in done.stderr
+    assert "ResourceWarning: " in done.stderr
+    assert "the queue was not closed: use `with`, or call `close`" in done.stderr
+    assert "Its run was cut off with 2 items left, which the next run continues" in done.stderr
 
 
 def test_a_forgotten_async_with_is_told() -> None:
