@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 LONGEST_SLEEP_SECONDS: Final = 15 * 60.0
 """Real seconds after which a wait checks for a suspend of the machine, which stops its timers."""
 
+_CLEARLY_FASTER: Final = 1.5
+"""A service's clock counts as running at another rate above this one; a `Date` has a resolution of one second."""
+
 _SUSPENDED_AT_LEAST_SECONDS: Final = 1.0  # less is the time between two readings
 
 
@@ -69,8 +72,16 @@ class ServiceClock:
         wall: Callable[[], datetime] = machine_now,
         suspended: Callable[[], float] | None = None,
         seed: int | None = None,
+        is_doubt_logged: bool = True,
     ) -> None:
-        """Start at the machine's time; `seed` makes the random numbers repeatable."""
+        """Start at the machine's time; `seed` makes the random numbers repeatable.
+
+        `is_doubt_logged` logs the first contradiction of two times; the later ones have the same cause.
+        """
+        self._is_doubt_logged = is_doubt_logged
+        self._first_date: tuple[datetime, float] | None = None  # and the monotonic moment of its request
+        self.apparent_scale: float | None = None
+        """Service seconds per real second, where two `Date`s show a clearly faster clock than `time_scale` says."""
         self.time_scale = time_scale
         self._suspended = suspended
         self._suspended_seconds = suspended() if suspended is not None else 0.0
@@ -115,21 +126,30 @@ class ServiceClock:
 
         A jump is accepted at once if this machine's clock made the same jump, as after a suspend.
         """
+        self._compare_rate(date, sent_at, received_at)
         before, wall, monotonic = self._offset, self._wall(), self.monotonic()
         expected = self._accepted + (wall - self._accepted_at).total_seconds() * self.time_scale - monotonic
         self._offset = before.observe(date, sent_at=sent_at, received_at=received_at, expected=expected)
-        is_new_doubt = bool(self._offset.doubted) and not before.doubted
-        if is_new_doubt and self.time_scale == 1:  # a sped-up service shows any time
-            _log_doubt(date, before.now(monotonic).instant)
+        if self._offset.doubted and self._is_doubt_logged and self.time_scale == 1:  # a sped-up one shows any time
+            self._is_doubt_logged = False
+            _log_doubt(date, before.now(monotonic).instant, self.apparent_scale)
         elif self._offset.is_observed and not self._offset.doubted:
             self._accepted_at, self._accepted = wall, self._offset.lowest + monotonic
 
-    async def await_witness(self) -> None:
-        """Wait until another reply can confirm a doubted `Date`; return at once if none is doubted."""
-        if self.is_doubted:
-            import asyncio  # noqa: PLC0415  as above
+    def _compare_rate(self, date: datetime, sent_at: float, received_at: float) -> None:
+        if self._first_date is None:
+            self._first_date = date, sent_at
+            return
+        first, first_sent_at = self._first_date
+        shown, passed = (date - first).total_seconds(), received_at - first_sent_at
+        if passed >= WITNESS_GAP_SECONDS:
+            self.apparent_scale = shown / passed if shown - 1 > _CLEARLY_FASTER * passed else None
 
-            await self.sleep_until(self.monotonic() + WITNESS_GAP_SECONDS, asyncio.Event())
+    async def await_witness(self) -> None:
+        """Wait until another reply can confirm the last `Date`, or show the rate of the service's clock."""
+        import asyncio  # noqa: PLC0415  as above
+
+        await self.sleep_until(self.monotonic() + WITNESS_GAP_SECONDS, asyncio.Event())
 
     def draw(self) -> float:
         """Return a random number from 0 to 1, to spread retries."""
@@ -156,11 +176,14 @@ class ServiceClock:
                 return
 
 
-def _log_doubt(received: datetime, known: datetime) -> None:
+def _log_doubt(received: datetime, known: datetime, apparent_scale: float | None) -> None:
     import structlog  # noqa: PLC0415  slow to import, and read-only commands do not need it
 
     reason = (
-        f"the service's clock is at {received.isoformat()} by the date of a reply, and at {known.isoformat()} by what "
-        "was known of it before; the next reply decides"
+        f"the service's clock is at {received:%Y-%m-%d %H:%M:%S} UTC by the date of a reply, and at "
+        f"{known:%Y-%m-%d %H:%M:%S} UTC by what was known of it before; the next replies decide"
     )
-    structlog.get_logger().warning("service_time_doubted", reason=reason)
+    from batchkiln.core.error_text import scale_remedy  # noqa: PLC0415  rarely needed
+
+    remedy = f"{scale_remedy(apparent_scale)}; otherwise check this machine's clock"
+    structlog.get_logger().warning("service_time_doubted", reason=reason, remedy=remedy)

@@ -75,6 +75,7 @@ def configure_logging(
     )
     structlog.configure(
         processors=[
+            *([drop_if_shown] if is_for_people and level == logging.WARNING else []),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt=_PERSONS_TIME if is_for_people else "iso", utc=not is_for_people),
             keep_known_fields,
@@ -120,6 +121,20 @@ def drop_if_silent(logger: object, name: str, event: EventDict) -> EventDict:
     """Drop the events of a silent context."""
     del logger, name
     if IS_SILENT.get():
+        raise structlog.DropEvent
+    return event
+
+
+IS_LIVE: ContextVar[bool] = ContextVar("batchkiln_is_live", default=False)
+"""Whether a live display on the terminal shows the state of the run."""
+
+_SHOWN_LIVE: Final = frozenset({"request_troubled", "run_paused"})  # the display names the reason and the remedy
+
+
+def drop_if_shown(logger: object, name: str, event: EventDict) -> EventDict:
+    """Drop the events that the live display shows itself; -v, a log file and other outputs keep them."""
+    del logger, name
+    if IS_LIVE.get() and event["event"] in _SHOWN_LIVE:
         raise structlog.DropEvent
     return event
 

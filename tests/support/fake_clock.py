@@ -33,6 +33,7 @@ class FakeClock:
         self.monotonic = 0.0
         self.is_observed = True
         self.is_doubted = False
+        self.apparent_scale: float | None = None
         self.wrong_by = timedelta(0)
         self._uncertainty = uncertainty
         self._random = Random(seed)

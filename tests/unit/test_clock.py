@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, TypeVar
 
 import pytest
+import structlog
 
 from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, boottime_seconds, machine_now, machine_suspended
 from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
@@ -57,6 +58,34 @@ async def test_service_date_replaces_the_machines() -> None:
     now = clock.now()
     assert now.instant >= NOON + timedelta(days=400, seconds=10) - timedelta(seconds=1)
     assert now.latest - now.instant == pytest.approx(timedelta(seconds=1.2), abs=timedelta(milliseconds=1))
+
+
+async def test_a_faster_clock_is_recognised_by_two_dates_and_told_once() -> None:
+    """A local service with a time scale of which this process was not told: the first message names the remedy."""
+    clock = ServiceClock(wall=lambda: NOON)
+    monotonic = clock.monotonic()
+
+    with structlog.testing.capture_logs() as told:
+        for seconds in (0, 1, 3, 5):
+            at = monotonic + seconds
+            clock.observe_date(NOON + timedelta(seconds=200 + 60 * seconds), sent_at=at, received_at=at)
+
+    assert clock.apparent_scale == pytest.approx(60)
+    (doubted,) = told
+    assert "export BATCHKILN_TIME_SCALE=" in doubted["remedy"]
+    assert "this machine's clock" in doubted["remedy"]
+
+
+async def test_a_wrong_clock_of_this_machine_is_no_faster_service() -> None:
+    """However far they are apart, both run alike; a `Date` has whole seconds."""
+    clock = ServiceClock(wall=lambda: NOON)
+    monotonic = clock.monotonic()
+
+    for seconds, shown in ((0, 0), (2, 3), (4, 4)):
+        at = monotonic + seconds
+        clock.observe_date(NOON + timedelta(days=1, seconds=shown), sent_at=at, received_at=at)
+
+    assert clock.apparent_scale is None
 
 
 @pytest.mark.parametrize("floor", [NOON + timedelta(days=365), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)])

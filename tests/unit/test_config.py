@@ -1,14 +1,16 @@
 """Configuration: what is read, and how a mistake is told."""
 
+import os
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from errno import EACCES
 from pathlib import Path
 from textwrap import dedent
 
 import jsonschema_rs
 import pytest
 
-from batchkiln.config import Hook, Traces, config_of, config_schema, load_config
+from batchkiln.config import Hook, QueueSetting, Traces, config_of, config_schema, find_file, load_config, queue_setting
 from batchkiln.core.cell_widths import cell_width
 from batchkiln.core.errors import InputError
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, remedy_line
@@ -584,3 +586,23 @@ def test_a_key_that_is_written_out_is_not_repeated(tmp_path: Path, text: str) ->
     assert [mistake.source_line for mistake in caught.value.mistakes if "canary" in (mistake.source_line or "")] == []
     assert "batchkiln.yaml:" in str(caught.value)
     assert "canary" not in str(caught.value)
+
+
+def test_a_configuration_folder_that_cannot_be_looked_into_is_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file may name another service; the message names the file, the reason and --config."""
+    home = tmp_path / "home"
+    looked_at = Path.stat
+
+    def refusing(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if home in path.parents:
+            raise PermissionError(EACCES, "Permission denied")
+        return looked_at(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "stat", refusing)
+
+    with pytest.raises(InputError, match=r"batchkiln\.yaml: .*Permission denied.*--config"):
+        find_file(None, {"XDG_CONFIG_HOME": str(home)})
+    assert queue_setting(None, {"XDG_CONFIG_HOME": str(tmp_path)}) == QueueSetting()

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 import batchkiln
-from batchkiln.logs import ALLOWED, MAX_CHARACTERS, configure_logging
+from batchkiln.logs import ALLOWED, IS_LIVE, MAX_CHARACTERS, configure_logging
 
 Stderr = Callable[[], str]
 
@@ -49,6 +49,22 @@ def test_a_json_line_holds_one_event(stderr: Stderr) -> None:
     event = json.loads(line)
     assert (event["event"], event["level"], event["job"]) == ("profile_missing", "warning", "birds")
     assert event["timestamp"].endswith("Z")
+
+
+@pytest.mark.parametrize(("is_terminal", "verbosity", "lines"), [(True, 0, 1), (True, 1, 2), (False, 0, 2)])
+def test_a_live_display_replaces_the_lines_of_what_it_shows(
+    stderr: Stderr, monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool, verbosity: int, lines: int
+) -> None:
+    """The block names the reason of a wait; -v and what is no terminal keep the lines."""
+    monkeypatch.setattr("batchkiln.logs._is_terminal", lambda: is_terminal)
+    configure_logging(verbosity=verbosity, log_format="auto")
+    shown = IS_LIVE.set(True)
+
+    structlog.get_logger().warning("request_troubled", reason="no answer")
+    structlog.get_logger().warning("profile_missing", job="birds")
+
+    IS_LIVE.reset(shown)
+    assert len(stderr().splitlines()) == lines
 
 
 def test_a_line_for_people_is_one_line(stderr: Stderr) -> None:

@@ -102,5 +102,6 @@ def test_each_page_of_the_manual_is_in_the_package() -> None:
 
     assert set(included["force-include"]) == {
         "docs/guides",
+        "docs/reference",
         *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
     }

@@ -21,6 +21,8 @@ _ENTRY: Final = re.compile(r"(?:-|\d+\.) \[[^\]]+\]\(([^)]+)\): (.+)")  # a page
 _ARTICLE: Final = re.compile(r"^(?:a|an|the)-(?=.)")
 _HINTS_SHOWN: Final = 8
 _WORDS_OF_TOPIC: Final = 4  # a longer heading is a sentence, which nobody types
+_OUTPUT: Final = re.compile(r"^<!-- shows -->\n", re.MULTILINE)  # between a command and what it prints
+_COMMENT: Final = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 _DIAGRAM: Final = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
 
 
@@ -46,6 +48,8 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
 
     if topic is None:
         return _list(common)
+    name = topic.removeprefix("guides/")
+    topic = name if topic not in pages() and name in pages() else topic  # a guide by its file's name
     if topic in SUMMARIES and not (common.is_json and topic in pages()):
         program.main([topic, "--help"], prog_name="batchkiln", standalone_mode=False)
         if topic not in pages():
@@ -181,11 +185,13 @@ def topics() -> list[str]:
 
 
 def pages() -> dict[str, Path]:
-    """Return the manual's pages by name. A guide with the name of another page is called `NAME-guide`."""
+    """Return the manual's pages by name. A guide with the name of another page is called `guides/NAME`, as its file."""
     manual = _manual()
     found = {page.stem: page for page in sorted(manual.glob("*.md")) if page.stem != "README"}
+    found |= {page.stem: page for page in sorted((manual / "reference").glob("*.md"))}
     guides = [page for page in sorted((manual / "guides").glob("*.md")) if page.stem != "README"]
-    return found | {f"{page.stem}-guide" if page.stem in found else page.stem: page for page in guides}
+    found |= {f"guides/{page.stem}" if page.stem in found else page.stem: page for page in guides}
+    return found | {"guides": manual / "guides" / "README.md"}
 
 
 def _manual() -> Path:
@@ -217,5 +223,6 @@ def _sections(page: Path, topic: str) -> Iterator[str]:
 
 
 def _readable(text: str) -> str:
-    """Return a page without diagrams and without the targets of links to other pages."""
-    return _LINK.sub(r"\1", _DIAGRAM.sub("", text)).strip()
+    """Return a page without diagrams, comments and the targets of links to other pages. Output is called so."""
+    text = _COMMENT.sub("", _OUTPUT.sub("Output:\n\n", _DIAGRAM.sub("", text)))
+    return _LINK.sub(r"\1", text).strip()

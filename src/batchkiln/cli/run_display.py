@@ -27,6 +27,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus, QueueBusy, command_arguments
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
+from batchkiln.logs import IS_LIVE
 from batchkiln.presentation.account_errors import blocked_lines, misunderstanding
 from batchkiln.presentation.chained_inputs import waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
@@ -151,7 +152,10 @@ def choose_display(stack: ExitStack, *, is_quiet: bool, is_json: bool) -> Displa
     if _can_redraw(is_json=is_json):
         from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is slow to import
 
-        return stack.enter_context(LiveDisplay())
+        display = stack.enter_context(LiveDisplay())
+        shown = IS_LIVE.set(True)
+        stack.callback(IS_LIVE.reset, shown)
+        return display
     return PlainDisplay()
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
+from stat import S_ISREG
 
 from batchkiln.config.http_settings import (
     AccessScope,
@@ -67,13 +68,27 @@ __all__ = [
 def find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     """Return the configuration file to read: `path`, else `batchkiln.yaml` in the working directory, else the user's.
 
-    Return None if neither of the two exists. `path` is returned whether or not it exists.
+    Return None if neither of the two exists. `path` is returned whether or not it exists. Raise `InputError` if the
+    user's configuration folder cannot be looked into, because its file may name another service.
     """
     if path is not None:
         return path
     home = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     candidates = (Path("batchkiln.yaml"), home / "batchkiln" / "batchkiln.yaml")
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+    return next((candidate for candidate in candidates if _is_file(candidate)), None)
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a file exists. Raise `InputError` if that cannot be seen, which `Path.is_file` may not tell."""
+    try:
+        return S_ISREG(path.stat().st_mode)
+    except PermissionError as error:
+        raise InputError(
+            f"{path}: it cannot be seen whether this configuration file exists: {error.strerror}; name another file "
+            "with --config, or set HOME or XDG_CONFIG_HOME to a readable folder; nothing was done"
+        ) from error
+    except (OSError, ValueError):
+        return False
 
 
 def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
@@ -82,7 +97,7 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
     Raise `InputError` with file, line, field and reason of every mistake.
     """
     chosen = find_file(path, environ)
-    if path is not None and not path.is_file():
+    if path is not None and not _is_file(path):
         raise InputError(f"{path}: this configuration file does not exist; correct the path, or create the file")
     config = Config({}, LOCAL)
     if chosen is not None:

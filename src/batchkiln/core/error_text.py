@@ -51,6 +51,22 @@ def describe_error(failure: TransientError) -> str:
             assert_never(failure)
 
 
+def short_reason(failure: TransientError) -> str:
+    """Return the cause of a failed reply in a few words, where a later message has all of them."""
+    if isinstance(failure, NoResponse) and failure.status is None:
+        return failure.reason
+    return describe_error(failure).partition(" (")[0]
+
+
+def scale_remedy(apparent_scale: float | None) -> str:
+    """Return how to tell the program of a faster local service, with the command to copy."""
+    number = "N" if apparent_scale is None else f"{apparent_scale:.0f}"
+    return (
+        f"if the service is `batchkiln serve --time-scale {number}`: `export BATCHKILN_TIME_SCALE={number}`, "
+        "or set the profile's time_scale, and run again"
+    )
+
+
 _PROBLEMS: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.KEY_REFUSED: "its API key is refused",
     AccountProblem.UPGRADE_REQUIRED: "its API key was issued before the API's launch",

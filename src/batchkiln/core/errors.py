@@ -82,8 +82,10 @@ def _folded(alike: Sequence[Diagnostic]) -> Sequence[str]:
     lines = [str(mistake.line) for mistake in others if mistake.line is not None]
     if len(alike) <= _WRITTEN_OUT or len(lines) < len(others):
         return [str(mistake) for mistake in alike]
+    lines = list(dict.fromkeys(lines))  # a row of a matrix has the line of its entry
     more = f" and {len(lines) - _LINES_SHOWN:,} more" if len(lines) > _LINES_SHOWN else ""
-    return [f"{first}\n    {len(others):,} more like this, in the lines {', '.join(lines[:_LINES_SHOWN])}{more}"]
+    where = "in line" if len(lines) == 1 else "in the lines"
+    return [f"{first}\n    {len(others):,} more like this, {where} {', '.join(lines[:_LINES_SHOWN])}{more}"]
 
 
 class InputError(BatchkilnError):

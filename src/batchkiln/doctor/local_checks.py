@@ -44,8 +44,8 @@ def check_configuration(
     path: Path | None, environ: Mapping[str, str], profile: str | None
 ) -> tuple[list[CheckResult], Config | None, Profile | None]:
     """Read the configuration and find the profile in use; both are None on failure."""
-    chosen = find_file(path, environ)
     try:
+        chosen = find_file(path, environ)
         config = load_config(path, environ)
     except InputError as error:
         return [fail("configuration", str(error), "fix the failed checks, and run doctor again")], None, None

@@ -44,7 +44,13 @@ from batchkiln.doctor.local_checks import (
     check_work,
 )
 from batchkiln.doctor.probe import CHECK, Probe, announce
-from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
+from batchkiln.doctor.service import (
+    agrees_with_machine,
+    check_accounts,
+    check_clock,
+    check_description,
+    check_reachable,
+)
 from batchkiln.doctor.trial import PaymentConsent, Trial
 from batchkiln.store import QueueLocation
 
@@ -119,7 +125,8 @@ async def _check_service(
     context: CheckContext, profile: Profile, new_client: Callable[..., ObservingClient], clock: ServiceClock
 ) -> AsyncIterator[CheckResult]:
     reply = await new_client(keys={}).describe()
-    if clock.is_doubted:  # the clocks differ too much for a single reply to decide which account_probe is wrong
+    is_scaled = profile.is_embedded or profile.time_scale != 1
+    if clock.is_doubted or not (is_scaled or agrees_with_machine(clock, context.environment.wall())):
         await clock.await_witness()
         reply = await new_client(keys={}).describe()
     yield check_reachable(reply)
@@ -127,7 +134,7 @@ async def _check_service(
         return
     for result in check_description(reply):
         yield result
-    yield check_clock(clock, context.environment.wall(), is_scaled=profile.is_embedded or profile.time_scale != 1)
+    yield check_clock(clock, context.environment.wall(), is_scaled=is_scaled)
     clients: list[ObservingClient] = []
 
     def client_of(keys: Mapping[str, str]) -> ObservingClient:

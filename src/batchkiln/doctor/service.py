@@ -8,7 +8,7 @@ from batchkiln.client import ServiceClient, fingerprint
 from batchkiln.client.openapi import mismatches
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
-from batchkiln.core.error_text import describe_error, exit_status_of
+from batchkiln.core.error_text import describe_error, exit_status_of, scale_remedy
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import AccountBlocked, AccountProblem, BalanceRead, BalanceReply, Described, DescribeReply
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
@@ -64,23 +64,31 @@ _UPDATE_REMEDY: Final = (
 )
 
 
+def agrees_with_machine(clock: ServiceClock, machine_now: datetime) -> bool:
+    """Return whether this machine's clock agrees with the service's, so that a single reply tells the time."""
+    return abs(_ahead(clock, machine_now)) <= MAX_CLOCK_SKEW
+
+
+def _ahead(clock: ServiceClock, machine_now: datetime) -> timedelta:
+    now = clock.now()
+    return machine_now - now.latest if machine_now > now.latest else min(machine_now - now.instant, timedelta())
+
+
 def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) -> CheckResult:
     """Compare this machine's clock with the service's `Date` header."""
+    if clock.apparent_scale is not None and not is_scaled:
+        speed = f"the service's clock runs about {clock.apparent_scale:.0f} times as fast as this machine's"
+        remedy = f"{scale_remedy(clock.apparent_scale)}; otherwise hosts of the service disagree on the time"
+        return warn("clock", f"by two replies, {speed}", remedy)
     if clock.is_doubted and not clock.is_observed:
-        return warn(
-            "clock",
-            "two replies of the service disagree on the time",
-            "if the service is `batchkiln serve` with a --time-scale, set BATCHKILN_TIME_SCALE, or the profile's "
-            "time_scale, to the same number",
-        )
+        return warn("clock", "two replies of the service disagree on the time", scale_remedy(None))
     if not clock.is_observed:
         return warn("clock", "not checked: the service did not send its time")
-    now = clock.now()
     if is_scaled:
         return ok("clock", "the service's time is scaled; the program follows it")
-    ahead = machine_now - now.latest if machine_now > now.latest else min(machine_now - now.instant, timedelta())
-    if abs(ahead) <= MAX_CLOCK_SKEW:
+    if agrees_with_machine(clock, machine_now):
         return ok("clock", "agrees with the service's")
+    ahead = _ahead(clock, machine_now)
     word = "ahead of" if ahead > timedelta() else "behind"
     return warn(
         "clock",

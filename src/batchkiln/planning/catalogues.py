@@ -10,7 +10,7 @@ from typing import Final
 from batchkiln.api.local_service import embedded_catalogue
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
-from batchkiln.core.error_text import describe_error, exit_status_of
+from batchkiln.core.error_text import describe_error, exit_status_of, short_reason
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import CatalogRead, CatalogReply
 from batchkiln.planning.queue_access import QueueAccess
@@ -37,7 +37,7 @@ class Catalogues:
         self._access = access
         self._read: dict[str, Catalogue | None] = {}
         self._lacking: dict[str, str] = {}
-        self._unreachable: set[str] = set()
+        self._causes: dict[str, str] = {}  # short, of those that a run tells in full
         self._reported: set[str] = set()
 
     async def of(self, profile: Profile, account: str) -> Catalogue | None:
@@ -55,8 +55,6 @@ class Catalogues:
         found = await self._read_catalogue(profile, account)
         if isinstance(found, str):
             self._lacking[profile.name] = f"could not be read: {found}"
-            if self.exit_status is ExitStatus.ACCOUNT_CANNOT_WORK:
-                self._unreachable.add(profile.name)
             return None
         if found.models:
             self.exit_status = ExitStatus.OK
@@ -90,6 +88,8 @@ class Catalogues:
         if isinstance(reply, CatalogRead):
             return Catalogue(profile.name, {entry.id: entry for entry in reply.models})
         self.exit_status = exit_status_of(reply)
+        if self.exit_status is ExitStatus.ACCOUNT_CANNOT_WORK:
+            self._causes[profile.name] = f"account {account}: {short_reason(reply)}"
         return describe_error(reply)
 
     def reasons(self) -> list[str]:
@@ -99,17 +99,16 @@ class Catalogues:
     def new_warnings(self, *, is_run: bool = False) -> dict[str, str]:
         """Return one warning for each profile whose catalogue is missing; each warning is returned once.
 
-        A run goes on to ask a service that could not be reached, and tells the reason and the remedy itself.
+        A run goes on to ask a service that gave no answer of use, and tells the details and the remedy itself.
         """
         found = {}
-        for name, reason in self._lacking.items():
+        for name, full in self._lacking.items():
             if name not in self._reported:
-                unchecked = f"profile {name}: the items were not checked against the service's catalogue, which"
-                if is_run and name in self._unreachable:
-                    found[name] = f"{unchecked} could not be read; the service checks them"
-                else:
-                    found[name] = (
-                        f"{unchecked} {reason}; the service checks them. `batchkiln doctor` looks for the cause"
-                    )
+                is_short = is_run and name in self._causes
+                reason = f"could not be read ({self._causes[name]})" if is_short else full
+                found[name] = (
+                    f"profile {name}: the items were not checked against the service's catalogue, which {reason}; "
+                    "the service checks them. `batchkiln doctor` looks for the cause"
+                )
         self._reported.update(self._lacking)
         return found

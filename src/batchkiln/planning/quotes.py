@@ -212,7 +212,9 @@ async def open_quote_session(
     keys = {fingerprint(key): key for key in profile.keys(account)}
     environment = access.app.environment
     async with new_session(environment.connector(), proxy=profile.proxy_url()) as session:
-        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=environment.wall)
+        clock = ServiceClock(
+            time_scale=profile.time_scale, floor=known.now, wall=environment.wall, is_doubt_logged=not access.is_alone
+        )  # a run logs its own doubt
         client = new_service_client(
             ServiceClient, profile, session, base_url=str(profile.base_url), keys=keys, clock=clock
         )

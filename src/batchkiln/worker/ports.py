@@ -49,6 +49,10 @@ class Clock(Protocol):
     def is_doubted(self) -> bool:
         """Whether the service's last time contradicts earlier ones and awaits confirmation by another reply."""
 
+    @property
+    def apparent_scale(self) -> float | None:
+        """Service seconds per real second, where the service's clock runs clearly faster than configured."""
+
     def now(self) -> ClockReading:
         """Read the clock. Call this once per turn of a loop."""
 

@@ -9,6 +9,7 @@ from typing import Final, assert_never
 import structlog
 
 from batchkiln.core.calls import Call
+from batchkiln.core.error_text import scale_remedy
 from batchkiln.core.queue_changes import CircumstancesKnown, HoldsCapped, KeysConfigured, TimeKnown
 from batchkiln.core.rate_limits import LoggedRequest, RequestKind
 from batchkiln.core.responses import (
@@ -28,12 +29,6 @@ log = structlog.get_logger()
 
 ANSWERS_ABOUT_TIME: Final = 5
 """The contradicting replies about the time after which this machine's clock is used."""
-
-
-_TIME_REMEDY: Final = (
-    "if the service is `batchkiln serve` with a --time-scale, set BATCHKILN_TIME_SCALE, or the profile's time_scale, "
-    "to the same number"
-)
 
 
 async def resume_held(worker: AccountWorker) -> None:
@@ -71,7 +66,7 @@ async def sync_clock(worker: AccountWorker) -> None:
             "service_time_unknown",
             account=worker.viewpoint.account,
             reason="no two replies agree on the time",
-            remedy=_TIME_REMEDY,
+            remedy=scale_remedy(worker.ports.clock.apparent_scale),
         )
     holds = HoldsCapped(logged[-1].sent_at if logged else None)
     for change in (TimeKnown(), holds, CircumstancesKnown(worker.circumstances)):

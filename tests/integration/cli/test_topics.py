@@ -59,7 +59,11 @@ def test_topics_are_the_pages_of_the_manual(workspace: Workspace) -> None:
     assert re.search("overnight-batch +hundreds of rows", listed.out)
     assert all(re.search(f"^  {name} +.", listed.out, re.MULTILINE) for name in pages())
     assert workspace.call("help", "http").out.startswith("# HTTP interface\n")  # not the guide of this name
-    assert workspace.call("help", "http-guide").out.startswith("# The queue over HTTP\n")
+    assert workspace.call("help", "guides/http").out.startswith("# The queue over HTTP\n")  # by its file's name
+    assert workspace.call("help", "guides/budgets").out == workspace.call("help", "budgets").out
+    assert workspace.call("help", "contract").out.startswith("# ")
+    assert "<!--" not in workspace.call("help", "budgets").out
+    assert "Output:\n" in workspace.call("help", "first-batch").out
     assert page.out.startswith("# The manifest\n")
     assert section.out.startswith("## Exit codes\n")
     assert "\n## run\n" not in section.out

@@ -195,3 +195,16 @@ async def test_a_program_reads_the_catalogue_once_and_the_read_is_noted(make_gro
     noted = await database.read(logged_requests, "studio", 60)
     await database.close()
     assert len(noted) == 1
+
+
+async def test_a_run_that_begins_nothing_names_why_the_catalogue_is_missing(make_ground: GroundMaker) -> None:
+    """No later message tells that the API key is refused, where the selected items are done."""
+    ground = await make_ground()
+    workspace = studio(ground)
+    manifest = written(workspace, "- {id: a, prompt: x}")
+    await asyncio.to_thread(workspace.call, "run", manifest, "--yes")
+    (ground.folder / "key").write_text("wrong", "utf-8")
+
+    ended = await asyncio.to_thread(workspace.call, "run", manifest, "--yes", "--limit", "1")
+
+    assert "could not be read (account main: its API key is refused)" in ended.err

@@ -23,6 +23,13 @@ def _sent(number: int, *, reason: str = "was already sent") -> Diagnostic:
     return Diagnostic(f"the item 'fox-{number}' {reason}", "birds.yaml", number, remedy="use a new id")
 
 
+def test_mistakes_of_one_line_name_it_once() -> None:
+    """As those of the rows of a matrix."""
+    told = InputError([Diagnostic(f"the item 'fox-{number}' was sent", "birds.yaml", 7) for number in range(5)])
+
+    assert told.paragraphs == ("birds.yaml:7: the item 'fox-0' was sent\n    4 more like this, in line 7",)
+
+
 def test_many_mistakes_of_one_kind_are_written_out_once() -> None:
     """They differ in place and id only; the lines are named, and a mistake of another kind is not hidden."""
     other = Diagnostic("unknown field `promt`", "birds.yaml", 7)

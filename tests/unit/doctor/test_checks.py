@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -34,6 +34,9 @@ from batchkiln.doctor.service import check_accounts, check_clock, check_descript
 from batchkiln.store.sqlite.file_session import prepare_for_writing
 from support.queue_file import QueueFile, spec
 
+if TYPE_CHECKING:
+    from batchkiln.clock import ServiceClock
+
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
 STUDIO = Profile("studio", "https://example.invalid/api/v1", (Account("main", (KeySource(env="STUDIO_KEY"),)),))
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -44,7 +47,8 @@ class ClockAt:
 
     is_observed, is_doubted = True, False
 
-    def __init__(self, instant: datetime) -> None:
+    def __init__(self, instant: datetime, apparent_scale: float | None = None) -> None:
+        self.apparent_scale = apparent_scale
         self.instant = instant
         self.latest = instant + timedelta(seconds=1)
 
@@ -108,6 +112,16 @@ def test_a_file_in_the_place_of_a_folder_is_a_failure(tmp_path: Path) -> None:
     found = check_folder("outputs", tmp_path / "out" / "birds")
 
     assert (found.level, found.exit_status) == (Level.FAIL, ExitStatus.USAGE)
+
+
+def test_a_service_whose_clock_runs_faster_is_recognised() -> None:
+    """The usual cause is a forgotten time scale; this machine's clock is right."""
+    clock = cast("ServiceClock", ClockAt(NOON + timedelta(seconds=278), apparent_scale=60.2))
+
+    found = check_clock(clock, NOON, is_scaled=False)
+
+    assert (found.level, "60 times as fast" in found.message) == (Level.WARN, True)
+    assert "export BATCHKILN_TIME_SCALE=60`" in str(found.remedy)
 
 
 # --- the configuration ---

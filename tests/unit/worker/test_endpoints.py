@@ -211,7 +211,7 @@ async def test_a_time_on_which_no_two_replies_agree_names_the_likely_cause(world
         await world.run()
 
     (unknown,) = (one for one in told if one["event"] == "service_time_unknown")
-    assert "set BATCHKILN_TIME_SCALE" in unknown["remedy"]
+    assert "export BATCHKILN_TIME_SCALE=N" in unknown["remedy"]
 
 
 # --- each call's own backoff ---
