@@ -1,6 +1,7 @@
 """`batchkiln redo`, `use-version` and `fetch`: the versions of an item, and files that are gone."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -49,7 +50,9 @@ async def _redo(
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
         report = await changes.redo(job, items)
-        takers = await changes.reader.read(who_takes, common.queue_option)
+        takers = await changes.reader.read(
+            partial(who_takes, jobs=[job], options=common.queue_option, number=report.redone)
+        )
     if common.is_json:
         print_json(redone_document(job, report))
     else:
@@ -119,5 +122,5 @@ async def _fetch(common: Common, job: str, items: Sequence[str]) -> ExitStatus:
         print_result(f"  and {len(report.lost) - _FILES_SHOWN:,} more")
     print_skipped(report.skipped)
     if report.fetched:
-        print_result("`batchkiln work` downloads them.")
+        print_result(f"`batchkiln work {command_arguments(job)}` downloads them, and takes what of the job is queued.")
     return ExitStatus.OK
