@@ -211,3 +211,34 @@ def test_version_in_use_says_what_it_was_made_from(workspace: Workspace, manifes
 
     workspace.call("use-version", "owls", "owl-still", "1")
     assert items(workspace)["owl-clip"]["stale"] is False
+
+
+def test_redo_beyond_the_rest_of_the_budget_changes_nothing_and_names_the_figure(
+    workspace: Workspace, manifest: str
+) -> None:
+    """The item would be rejected: it is done, and must not lose that for a redo that cannot be paid."""
+    text = MANIFEST.replace("defaults:", "budget: {credits: 60}\ndefaults:")
+    (workspace.folder / manifest).write_text(text, "utf-8")
+    workspace.call("run", manifest)
+
+    refused = workspace.call("redo", "owls", "owl-clip")
+
+    assert "owls: 0 items queued again." in refused.out
+    assert "owl-clip: the job's budget.credits has 5 of 60 credits left, and this may cost 50" in refused.out
+    assert "raise it to 105 in the manifest" in refused.out
+    assert items(workspace)["owl-clip"]["state"] == "done"
+    (workspace.folder / manifest).write_text(text.replace("60", "105"), "utf-8")
+    workspace.call("enqueue", manifest)
+    assert "1 item queued again" in workspace.call("redo", "owls", "owl-clip").out
+
+
+def test_retry_beyond_the_rest_of_the_budget_says_so_first(workspace: Workspace, manifest: str) -> None:
+    """What was rejected for the budget is rejected again, unless it is raised."""
+    text = MANIFEST.replace("defaults:", "budget: {credits: 52}\ndefaults:")
+    (workspace.folder / manifest).write_text(text, "utf-8")
+    workspace.call("run", manifest)
+
+    retried = workspace.call("retry", "owls")
+
+    assert "The job's budget.credits has 47 of 52 credits left: what does not fit is rejected." in retried.err
+    assert "Raise it to 55 in " in retried.err
