@@ -223,6 +223,10 @@ class Changes:
         """Return the effect and the possible cost of `redo`, without a change."""
         return await self.reader.read(Reader.preview_redo, job, texts_of(items, IDS))
 
+    async def stale_items(self, job: str) -> list[str]:
+        """Return the ids of done items that were made from another file than their source offers now, for `redo`."""
+        return await self.reader.read(lambda reader: reader.items.stale_names(job))
+
     async def use_version(self, job: str, item: str, version: int) -> ItemState:
         """Make the files of a version of an item (from 1) current; return the item's state. It costs nothing."""
         async with self._to_change() as store:

@@ -242,3 +242,40 @@ def test_retry_beyond_the_rest_of_the_budget_says_so_first(workspace: Workspace,
 
     assert "The job's budget.credits has 47 of 52 credits left: what does not fit is rejected." in retried.err
     assert "Raise it to 55 in " in retried.err
+
+
+def test_redo_stale_makes_again_what_was_made_from_an_earlier_version(workspace: Workspace, manifest: str) -> None:
+    """The run and `status` name the command; a second use finds nothing."""
+    workspace.call("run", manifest)
+    workspace.call("redo", "owls", "owl-still")
+    ended = workspace.call("work", "owls")
+    command = "`batchkiln redo --stale owls`"
+    again = workspace.call("run", manifest)
+
+    assert command in ended.err
+    assert "Nothing to do." in again.out
+    assert f"owls: 1 item is stale, because what it was made from is no longer current: {command}" in again.err
+    assert command in workspace.call("status").out.replace("\n", " ")
+    redone = workspace.call("redo", "owls", "--stale")
+    assert "may cost 50 credits" in redone.err
+    assert "owls: 1 item queued again." in redone.out
+    workspace.call("work", "owls")
+    assert "Nothing was changed." in workspace.call("redo", "owls", "--stale").err
+    assert workspace.call("redo", "owls", "owl-clip", "--stale").exit == 2
+
+
+def test_a_clip_whose_choice_is_made_again_says_that_its_source_is_withdrawn(
+    workspace: Workspace, manifest: str
+) -> None:
+    """No file is in use that it could be made from: it is stale once another is chosen."""
+    (workspace.folder / manifest).write_text(f"{MANIFEST}    review: true\n", "utf-8")
+    workspace.call("run", manifest)
+    workspace.call("review", "owls", "--keep", "owl-still")
+    workspace.call("work", "owls")
+    workspace.call("redo", "owls", "owl-still")
+    workspace.call("work", "owls")
+
+    assert "(source withdrawn)" in workspace.call("items", "owls").out
+    assert "owl-still, and owl-still offers no file now" in workspace.call("show", "owls", "owl-clip").out
+    workspace.call("review", "owls", "--keep", "owl-still")
+    assert "(stale)" in workspace.call("items", "owls").out
