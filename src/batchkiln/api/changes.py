@@ -27,6 +27,7 @@ from batchkiln.object_storage.copies import copy_path
 from batchkiln.object_storage.threads import CALL_SECONDS
 from batchkiln.presentation.confirmations import (
     Spending,
+    budget_text,
     cost_of_cancel,
     cost_of_pause,
     cost_of_redo,
@@ -157,16 +158,18 @@ def question_of(
             )
             rejected = retried.requeued.get(ItemState.REJECTED, 0)
             first = reader.affected("retry", job, items, states)
-            spending = spending_of(reader.jobs.summary(job), retried.may_cost or 0, retried.unquoted)
-            return Question(
-                cost_of_retry(job, retried), number, sizes, retried.skipped, first, rejected, spending, retried.groups
-            )
+            summary = reader.jobs.summary(job)
+            spending = spending_of(summary, retried.may_cost or 0, retried.unquoted)
+            text = cost_of_retry(job, retried) + budget_text(summary, retried.may_cost or 0)
+            return Question(text, number, sizes, retried.skipped, first, rejected, spending, retried.groups)
         case Action.REDO:
             redone = reader.preview_redo(job, items)
             made = (redone.redone, redone.may_cost or 0, redone.unquoted, redone.newest_attempt)
-            first = reader.affected("redo", job, items)
-            spending = spending_of(reader.jobs.summary(job), redone.may_cost or 0, redone.unquoted)
-            return Question(cost_of_redo(job, redone), redone.redone, made, redone.skipped, first, spending=spending)
+            first = reader.affected("redo", job, items) if redone.redone else ()
+            summary = reader.jobs.summary(job)
+            spending = spending_of(summary, redone.may_cost or 0, redone.unquoted)
+            text = cost_of_redo(job, redone) + budget_text(summary, redone.may_cost or 0)
+            return Question(text, redone.redone, made, redone.skipped, first, spending=spending)
         case Action.CANCEL:
             canceled = reader.preview_cancel(job, items)
             first, number = reader.affected("cancel", job, items), canceled.canceled
@@ -219,6 +222,10 @@ class Changes:
     async def preview_redo(self, job: str, items: Sequence[str]) -> RedoReport:
         """Return the effect and the possible cost of `redo`, without a change."""
         return await self.reader.read(Reader.preview_redo, job, texts_of(items, IDS))
+
+    async def stale_items(self, job: str) -> list[str]:
+        """Return the ids of done items that were made from another file than their source offers now, for `redo`."""
+        return await self.reader.read(lambda reader: reader.items.stale_names(job))
 
     async def use_version(self, job: str, item: str, version: int) -> ItemState:
         """Make the files of a version of an item (from 1) current; return the item's state. It costs nothing."""

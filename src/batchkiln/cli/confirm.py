@@ -78,8 +78,10 @@ def _amount_text(plan: "Plan", most: int) -> str:
     """Return the possible cost as text. Items without a price are counted separately, and never estimated."""
     prices = {plan.profiles[cost.profile].credit_price for cost in plan.costs}
     money = money_text(most, prices.pop()) if len(prices) == 1 else ""
+    days = max((sum(1 for day in outlook.forecast.days if day.credits) for outlook in plan.outlooks), default=0)
     if not plan.unpriced:
-        return f"about {plural(most, 'credit')}{money}"
+        over = f", over {days:,} service days" if days > 1 and most == plan.credits else ""
+        return f"about {plural(most, 'credit')}{money}{over}"
     unpriced = f"{plural(plan.unpriced, 'item')} without a price yet"
     return f"at most {plural(most, 'credit')}{money} ({plan.credits:,} by quotes, and {unpriced})"
 

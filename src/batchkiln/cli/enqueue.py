@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -94,7 +95,8 @@ async def _enqueue(
         paused = await queue.reader.read(
             lambda reader: [name for name in queued if reader.jobs.summary(name).is_paused]
         )
-        takers = await queue.reader.read(who_takes, common.queue_option)
+        begun = [name for name in queued if name not in paused]
+        takers = await queue.reader.read(partial(who_takes, jobs=begun, options=common.queue_option))
     print_warnings(common, applied, catalogues.new_warnings().values())
     if common.is_json:
         print_json({"jobs": [applied_document(entry) for entry in applied]})

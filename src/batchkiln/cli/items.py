@@ -108,7 +108,7 @@ class _Table:
         """Return the file, as a path below the working directory where it is one; or what the item waits for."""
         if item.outputs:
             more = f" (and {len(item.outputs) - 1} more)" if len(item.outputs) > 1 else ""
-            stale = " (stale)" if item.is_stale else ""
+            stale = " (stale)" if item.is_stale else " (source withdrawn)" if item.is_withdrawn else ""
             verdict = "" if item.verdict is None or self._has_verdicts else f" ({item.verdict})"
             return item.outputs[0].path.removeprefix(self._folder) + more + stale + verdict
         if item.state is ItemState.QUEUED and (waits := waits_text(item.sources, self._job)):

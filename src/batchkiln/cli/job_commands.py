@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import click
@@ -63,7 +64,7 @@ async def _retry(
             job, items or None, ChangeProgress(question.number, asyncio.get_running_loop().time)
         )
         number = sum(report.requeued.values())
-        takers = await changes.reader.read(who_takes, common.queue_option)
+        takers = await changes.reader.read(partial(who_takes, jobs=[job], options=common.queue_option, number=number))
     if common.is_json:
         print_json(retried_document(job, report))
     else:
@@ -131,7 +132,7 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool, assume_yes: 
         if is_paused:
             after = await changes.reader.read(after_pause, job, common.queue_option)
         elif question.number:
-            after = await changes.reader.read(who_takes, common.queue_option)
+            after = await changes.reader.read(partial(who_takes, jobs=[job], options=common.queue_option))
     if common.is_json:
         print_json({"job": job, "paused": is_paused, "changed": is_changed})
     elif not is_changed:
@@ -257,7 +258,7 @@ async def _ask_again(common: Common, account: str | None) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         asked = await changes.ask_again(account)
         ended = await changes.end_waits(account)
-        takers = await changes.reader.read(who_takes, common.queue_option)
+        takers = await changes.reader.read(partial(who_takes, jobs=[], options=common.queue_option))
     if common.is_json:
         calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]
         print_json({"asked_again": calls, "waits_ended": list(ended)})

@@ -109,7 +109,11 @@ async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, 
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
         changed = [name for report in reports.values() for name in report.changed]
         effects = await changes.reader.read(review_effects, config, job, changed)
-        takers = await changes.reader.read(who_takes, common.queue_option) if effects.ready.items else None
+        takers = None
+        if number := len(effects.ready.items):
+            takers = await changes.reader.read(
+                partial(who_takes, jobs=effects.ready_jobs, options=common.queue_option, number=number)
+            )
     if common.is_json:
         print_json(reviewed_document(job, reports, summary, effects))
     else:
@@ -173,7 +177,9 @@ async def _go_through(common: Common, job: str, wanted: Filter, *, is_all: bool,
         with _single_keys():
             await session.run()
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
-        takers = await changes.reader.read(who_takes, common.queue_option) if session.has_released else None
+        takers = None
+        if jobs := sorted(session.released_jobs):
+            takers = await changes.reader.read(partial(who_takes, jobs=jobs, options=common.queue_option))
     print_result(f"{job}: {session.decided:,} decided. {review_line(summary) or 'Nothing is left to review.'}")
     if takers:
         print_status(takers)
@@ -187,7 +193,7 @@ class _Session:
         self, changes: Changes, job: str, wanted: Filter, config: Config, *, is_all: bool, is_opened: bool
     ) -> None:
         self.decided = 0
-        self.has_released = False
+        self.released_jobs: set[str] = set()
         self._config = config
         self._changes = changes
         self._job = job
@@ -257,7 +263,7 @@ class _Session:
 
     async def _print_effects(self, name: str) -> None:
         effects = await self._changes.reader.read(review_effects, self._config, self._job, [name])
-        self.has_released = self.has_released or bool(effects.ready.items)
+        self.released_jobs.update(effects.ready_jobs)
         for effect in effect_lines(effects):
             print_status(f"{effect}.")
 
@@ -267,7 +273,7 @@ class _Session:
         print_status("Make it again? (y/n)")
         if question.number and _key() == "y":
             await self._changes.redo(self._job, [item.name])
-            print_status("It is queued again; `batchkiln work` makes it.")
+            print_status(f"It is queued again; `batchkiln work {command_arguments(self._job)}` makes it.")
 
     def _show(self, step: ReviewStep, item: ItemSummary, left: int, awaiting: Release) -> None:
         if self._shown == (step.at, item.name):

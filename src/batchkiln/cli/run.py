@@ -75,7 +75,10 @@ def selection_options(function: F) -> F:
             help="Of each job, begin only N random items.",
         ),
         click.option(
-            "--limit", type=click.IntRange(min=1), metavar="N", help="Of each job, begin only the first N items."
+            "--limit",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Of each job, begin only the first N items. Those that have ended count: a repeat begins no others.",
         ),
         click.option(
             "--only",

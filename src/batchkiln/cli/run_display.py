@@ -10,6 +10,7 @@ from math import inf
 from typing import Final
 
 from batchkiln.api import hide_passwords
+from batchkiln.api.reading import stale_lines_of
 from batchkiln.api.run import Run, RunResult, left_of
 from batchkiln.cli.command import Common, Signals
 from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_error, print_json_lines, print_status
@@ -137,6 +138,10 @@ class RunDisplay:
             rest = {} if result.unselected is None else {"unselected": result.unselected}
             print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs} | rest])
         print_run_summary(result, self._common)
+        if not self._common.is_json:
+            names = [view.summary.name for view in result.views]
+            for line in await asyncio.to_thread(stale_lines_of, self._common.queue, names):
+                print_status(line)
         return result.exit_status
 
 

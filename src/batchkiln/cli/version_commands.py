@@ -1,6 +1,7 @@
 """`batchkiln redo`, `use-version` and `fetch`: the versions of an item, and files that are gone."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -19,29 +20,37 @@ from batchkiln.presentation.takers import who_takes
 _FILES_SHOWN = 20
 
 
-@command("redo", example="batchkiln redo field-guide red-fox\nbatchkiln redo field-guide red-fox owl-clip --yes")
+@command("redo", example="batchkiln redo field-guide red-fox owl-clip\nbatchkiln redo field-guide --stale --yes")
 @click.argument("job", type=JOB)
 @ITEMS
+@click.option("--stale", "is_stale", is_flag=True, help="Only items that were made from what is no longer current.")
 @item_filters()
 @YES
-def redo(common: Common, job: str, items: tuple[str, ...], *, selection: ItemSelection, assume_yes: bool) -> ExitStatus:
+def redo(
+    common: Common, job: str, items: tuple[str, ...], *, is_stale: bool, selection: ItemSelection, assume_yes: bool
+) -> ExitStatus:
     """Make done items of JOB again: the named items, or those that options choose. Each gets a new, charged attempt.
 
     The files that an item has are kept, and stay current until the new ones are saved beside them (red-fox.v2.png).
     `batchkiln use-version` makes earlier files current again. `batchkiln cancel` ends a redo that was not sent.
     """
-    if not items and not selection:
+    if items and is_stale:
+        raise InputError("name items, or choose them by --stale, not both; nothing was changed")
+    if not items and not selection and not is_stale:
         choosing = f"`batchkiln redo --dropped {command_arguments(job)}`"
         raise InputError(f"name the items to make again, or choose them, as in {choosing}")
-    return run_async(_redo(common, job, items, selection, assume_yes=assume_yes))
+    return run_async(_redo(common, job, items, selection, is_stale=is_stale, assume_yes=assume_yes))
 
 
 async def _redo(
-    common: Common, job: str, named: Sequence[str], selection: ItemSelection, *, assume_yes: bool
+    common: Common, job: str, named: Sequence[str], selection: ItemSelection, *, is_stale: bool, assume_yes: bool
 ) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         chosen = selection.within([ItemState.DONE]) if selection else selection
         items = await changes.reader.read(names_of, job, named, chosen)
+        if is_stale:
+            stale = await changes.stale_items(job)
+            items = [name for name in stale if name in set(items)] if items is not None else stale
         if not items:
             return print_unchanged()
         question = await changes.question(Action.REDO, job, items)
@@ -49,7 +58,9 @@ async def _redo(
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
         report = await changes.redo(job, items)
-        takers = await changes.reader.read(who_takes, common.queue_option)
+        takers = await changes.reader.read(
+            partial(who_takes, jobs=[job], options=common.queue_option, number=report.redone)
+        )
     if common.is_json:
         print_json(redone_document(job, report))
     else:
@@ -119,5 +130,5 @@ async def _fetch(common: Common, job: str, items: Sequence[str]) -> ExitStatus:
         print_result(f"  and {len(report.lost) - _FILES_SHOWN:,} more")
     print_skipped(report.skipped)
     if report.fetched:
-        print_result("`batchkiln work` downloads them.")
+        print_result(f"`batchkiln work {command_arguments(job)}` downloads them, and takes what of the job is queued.")
     return ExitStatus.OK

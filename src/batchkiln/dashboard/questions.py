@@ -54,8 +54,14 @@ def read_question(
     return replace(asked, shown={each.name: reader.items.by_name(job, each.name) for each in asked.question.affected})
 
 
+def _takers(reader: Reader, action: Action, job: str) -> str:
+    if action not in _SENT:
+        return ""
+    return who_takes(reader, [job], number=None if action is Action.UNPAUSE else 0)
+
+
 def _asked(reader: Reader, action: Action, job: str, items: Sequence[str], states: Sequence[ItemState]) -> Asked:
-    after = after_pause(reader, job) if action is Action.PAUSE else who_takes(reader) if action in _SENT else ""
+    after = after_pause(reader, job) if action is Action.PAUSE else _takers(reader, action, job)
     if action is not Action.RETRY:
         question = question_of(reader, action, job, items)
         if action is Action.UNPAUSE and not question.figures[0]:  # nothing is queued: nothing begins

@@ -96,7 +96,7 @@ def _effects(reader: Reader, config: Config, job: str, item: ItemSummary) -> Ite
     effects = review_effects(reader, config, job, [item.name])
     yield from effect_lines(effects)
     if effects.ready.items:
-        yield who_takes(reader).removesuffix(".")
+        yield who_takes(reader, effects.ready_jobs, number=len(effects.ready.items)).removesuffix(".")
 
 
 def _is_all(request: web.Request) -> bool:

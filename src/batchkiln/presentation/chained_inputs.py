@@ -74,11 +74,33 @@ def stale_text(sources: "Sequence[ItemSource]", job: str) -> str:
     again = [source_name(source, job) for source in sources if source.is_stale and not source.is_other_chosen]
     reasons = [f"it was made from another version of {' and '.join(again)}"] if again else []
     reasons += [f"it was made from {_other_chosen(source, job)}" for source in sources if source.is_other_chosen]
+    reasons += [f"it was made from {_withdrawn(source, job)}" for source in sources if source.is_withdrawn]
     return f"stale: {'; '.join(reasons)}" if reasons else ""
+
+
+def stale_line(job: str, number: int) -> str | None:
+    """Return a sentence about a job's stale items, with the command, without a full stop; None without any."""
+    if not number:
+        return None
+    verbs = ("is", "was", "it") if number == 1 else ("are", "were", "them")
+    return (
+        f"{plural(number, 'item')} {verbs[0]} stale, because what {verbs[2].replace('them', 'they')} {verbs[1]} made "
+        f"from is no longer current: `batchkiln redo --stale {command_arguments(job)}` says what making {verbs[2]} "
+        "again costs, and does it"
+    )
+
+
+def _withdrawn(source: "ItemSource", job: str) -> str:
+    made_from = sanitize(source.made_from or source.item)
+    if source.state is None:
+        return f"{made_from}, and none of {sanitize(source.item)} is chosen now"
+    return f"{made_from}, and {source_name(source, job)} offers no file now"
 
 
 def stale_reason(source: "ItemSource", job: str) -> str:
     """Return why an input of an item is stale, as in "another version of it is current now"."""
+    if source.is_withdrawn:
+        return f"it was {_withdrawn(source, job)}"
     if source.is_other_chosen:
         return f"it was {_other_chosen(source, job)}"
     return "another version of it is current now"

@@ -37,6 +37,20 @@ def spending_of(summary: JobSummary, cost: int, unquoted: int) -> Spending:
     return Spending(summary.profile, left if unquoted else min(cost, left), 0)
 
 
+def budget_text(summary: JobSummary, cost: int) -> str:
+    """Return sentences about the job's budgets that do not pay `cost` credits more; each begins with a space."""
+    text, left = "", summary.budget_left
+    if left is not None and cost and summary.queued_cost + cost > left:
+        queued = f" beside {summary.queued_cost:,} for what is queued" if summary.queued_cost else ""
+        text = (
+            f" The job's budget.credits has {left:,} of {summary.budget_credits:,} credits left{queued}: what does not "
+            f"fit is rejected. Raise it to {summary.budget_for(cost):,} in {sanitize(summary.manifest_path)} first."
+        )
+    if summary.budget_credits_per_day is not None and cost > summary.budget_credits_per_day:
+        text += f" Its budget.credits_per_day is {summary.budget_credits_per_day:,}: the rest waits for later days."
+    return text
+
+
 def spending_question(amount: str) -> str:
     """Return the question before anything is spent, with an amount as text."""
     return f"This may spend {amount}. Continue?"

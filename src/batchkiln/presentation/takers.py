@@ -1,27 +1,77 @@
 """Says who takes queued items, and what a pause does to them: the process or the workers that run the queue."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from batchkiln.core.errors import command_arguments
-from batchkiln.presentation.formatting import plural
-from batchkiln.store import Reader
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.formatting import plural, sanitize
+from batchkiln.store import JobSummary, Reader
+
+_JOBS_READ: Final = 50
+"""So many other jobs are read for what a run of the whole queue would take; of more, only the number is told."""
 
 
-def who_takes(reader: Reader, options: str = "") -> str:
-    """Return a sentence about who takes the items that were just queued.
+def who_takes(reader: Reader, jobs: Sequence[str], options: str = "", *, number: int | None = None) -> str:
+    """Return a sentence about who takes the items of these jobs that were just queued, and what is taken with them.
 
-    `options` are those that name the queue, such as ` --queue animals.db`, for the commands in the sentence.
+    `number` of the queued items are meant, 0 before they are queued; None for all. Without `jobs`, all of the queue is
+    meant. `options` are those that name the queue, such as ` --queue animals.db`, for the commands in the sentence.
     """
-    work = f"`batchkiln work{options}`"
+    work, arguments = f"batchkiln work{options}", f" {command_arguments(*jobs)}" if jobs else ""
     lease = reader.lease()
     if lease is not None and lease.is_alive:
         process = f"Process {lease.pid} on {lease.host} runs this queue ({lease.command})"
         if lease.command == "work":
             return f"{process} and takes them, unless it was started for other jobs."
-        return f"{process} and takes those of its own jobs; {work} takes the others when it has ended."
+        return f"{process} and takes those of its own jobs; `{work}{arguments}` takes the others when it has ended."
     workers = reader.workers.all() if reader.is_shared() else []
     if alive := [worker for worker in workers if worker.is_alive and not worker.is_draining]:
         verbs = "shares this queue and takes" if len(alive) == 1 else "share this queue and take"
         return f"{plural(len(alive), 'worker')} {verbs} them; `batchkiln workers{options}` shows what each does."
-    return f"{work} takes them now, and ends with them; `batchkiln work{options} --forever` keeps taking."
+    others = _of_other_jobs(reader, jobs)
+    if not jobs:
+        queued = f" ({others})" if others else ""
+        return f"`{work}` takes what is queued{queued}, and ends with it; `{work} --forever` keeps taking."
+    beside = "" if number is None else _beside(reader, jobs, number)
+    bare = f" Without the job's name, it also takes {others}." if others else ""
+    return (
+        f"`{work}{arguments}` takes them now{beside}, and ends with them; `{work} --forever{arguments}` keeps taking."
+        f"{bare}"
+    )
+
+
+def _beside(reader: Reader, jobs: Sequence[str], number: int) -> str:
+    """Return what else of these jobs can begin, beside `number` items, as a part of a sentence."""
+    found = [reader.jobs.summary(job) for job in jobs]
+    startable = [summary for summary in found if not summary.is_paused]
+    others = sum(summary.items[ItemState.QUEUED] - summary.waiting for summary in startable) - number
+    if others <= 0:
+        return ""
+    # The quotes are known of all queued items of a job together, those that wait for a choice included.
+    cost = (
+        "" if any(summary.waiting for summary in startable) else f" ({_cost(startable)}{' in all' if number else ''})"
+    )
+    return f" with {plural(others, 'other queued item')} of {' and '.join(map(sanitize, jobs))}{cost}"
+
+
+def _of_other_jobs(reader: Reader, jobs: Sequence[str]) -> str:
+    """Return what a run of the whole queue would take of other jobs; an empty text for nothing."""
+    names = sorted(reader.jobs.unfinished() - set(jobs))
+    found = [reader.jobs.summary(name) for name in names[:_JOBS_READ]]
+    queued = [summary for summary in found if not summary.is_paused and summary.items[ItemState.QUEUED]]
+    if not queued:
+        return ""
+    items = plural(sum(summary.items[ItemState.QUEUED] for summary in queued), "item")
+    of = sanitize(queued[0].name) if len(queued) == 1 else f"{len(queued):,} jobs"
+    more = f", and those of {plural(len(names) - _JOBS_READ, 'more job')}" if len(names) > _JOBS_READ else ""
+    return f"{items} of {of}, {_cost(queued)}{more}"
+
+
+def _cost(summaries: Sequence[JobSummary]) -> str:
+    unquoted = sum(summary.queued_unquoted for summary in summaries)
+    more = f" and {unquoted:,} without a quote" if unquoted else ""
+    return f"about {plural(sum(summary.queued_cost for summary in summaries), 'credit')}{more}"
 
 
 def to_resume(job: str, options: str = "", *, is_driven: bool = False) -> str:
@@ -29,7 +79,8 @@ def to_resume(job: str, options: str = "", *, is_driven: bool = False) -> str:
 
     `options` are as in `who_takes`. `is_driven` says that a process runs the queue, and may still do so then.
     """
-    unpause, work = f"`batchkiln unpause{options} {command_arguments(job)}`", f"`batchkiln work{options}`"
+    name = command_arguments(job)
+    unpause, work = f"`batchkiln unpause{options} {name}`", f"`batchkiln work{options} {name}`"
     return f"To resume: {unpause}, then {work}" + (" if no process runs the queue any more" if is_driven else "")
 
 

@@ -82,6 +82,7 @@ class SyncQueue:
     preview_retry = _waiting(Queue.preview_retry)
     redo = _waiting(Queue.redo)
     preview_redo = _waiting(Queue.preview_redo)
+    stale_items = _waiting(Queue.stale_items)
     cancel = _waiting(Queue.cancel)
     pause = _waiting(Queue.pause)
     unpause = _waiting(Queue.unpause)

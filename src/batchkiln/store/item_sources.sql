@@ -39,7 +39,7 @@ WHERE source.state = 'queued' AND source.is_source = 1 AND source.job_id = :job_
     AND i.state = 'queued' AND i.job_id <> :job_id;
 
 -- name: job_stale -- items that were made from another file than their source, an item or a group, offers now
-SELECT count(*) FROM (
+SELECT stale.item_id FROM (
     SELECT s.item_id
     FROM item AS source
     CROSS JOIN used_source AS s ON s.source_id = source.id

@@ -21,7 +21,7 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
-from batchkiln.store.item_sources import ItemSource, sources_of
+from batchkiln.store.item_sources import ItemSource, sources_of, stale_items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import input_file_of, instant, recipe_of
 from batchkiln.store.session import Row, Session
@@ -77,6 +77,11 @@ class ItemSummary(Shown):
     def is_stale(self) -> bool:
         """Whether it was sent with an input whose source now has another current file."""
         return bool(self.sources) and any(source.is_stale for source in self.sources)
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether one of the sources that it was made from offers no file now: it is made again, or none is chosen."""
+        return bool(self.sources) and any(source.is_withdrawn for source in self.sources)
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "item", self.name
@@ -336,6 +341,14 @@ class Items:
         while page := list(islice(items, PAGE)):
             found = set(matching_ids(self._connection, [item.id for item in page], wanted, PAGE))
             yield from (item for item in page if item.id in found)
+
+    def stale_names(self, job_name: str) -> list[str]:
+        """Return the names of the done items that were made from another file than their source offers now.
+
+        Raise `InputError` for an unknown job.
+        """
+        ids = stale_items(self._connection, Jobs(self._connection).id_of(job_name))
+        return [item.name for item in self.of_ids(ids) if item.state is ItemState.DONE]
 
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
         """Return the ids of a page of a job's items in the job's order, in one state or in all."""

@@ -161,6 +161,10 @@ class JobSummary:
             return None
         return max(0, self.budget_credits - self.credits.spent - self.credits.reserved)
 
+    def budget_for(self, cost: int) -> int:
+        """Return the budget in credits that pays for what is spent, reserved and queued, and for `cost` more."""
+        return self.credits.spent + self.credits.reserved + self.queued_cost + cost
+
     @property
     def left(self) -> int:
         """The number of items that can still change without a person."""

@@ -270,11 +270,17 @@ def retry(
 
 
 def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) -> RedoReport:
-    """Return the effect and the possible cost of `redo`, without a change."""
+    """Return the effect and the possible cost of `redo`, without a change.
+
+    Nothing is made again if the rest of the job's budget does not pay for all of it: `skipped` says so.
+    """
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = choose(connection, job_id, job_name, item_names, _NOT_REDONE)
     rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)}).fetchall()
     costs = [row["cost"] for row in rows if row["cost"] is not None]
+    if reason := _over_budget(connection, job_name, sum(costs)):
+        named = list(dict.fromkeys(item_names))
+        return RedoReport(0, tuple(Skipped(name, reason) for name in named), None, 0)
     return RedoReport(
         len(ids),
         skipped,
@@ -284,6 +290,23 @@ def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) 
         sum(row["over_cap"] for row in rows),
         sum(row["day_cost"] or 0 for row in rows),
         _outdated(connection, ids),
+    )
+
+
+def _over_budget(connection: Session, job_name: str, cost: int) -> str | None:
+    """Return why the job's budget does not pay for making done items again beside what is queued; None if it does.
+
+    They would be rejected then, and a done item would have lost its state for nothing.
+    """
+    summary = Jobs(connection).summary(job_name)
+    left = summary.budget_left
+    if left is None or not cost or summary.queued_cost + cost <= left:
+        return None
+    queued = f" beside {summary.queued_cost:,} for what is queued" if summary.queued_cost else ""
+    return (
+        f"the job's budget.credits has {left:,} of {summary.budget_credits:,} credits left, and this may cost {cost:,}"
+        f"{queued}: raise it to {summary.budget_for(cost):,} in the manifest, and `batchkiln enqueue "
+        f"{command_arguments(summary.manifest_path)}`"
     )
 
 
@@ -299,6 +322,8 @@ def redo(connection: Session, job_name: str, item_names: Sequence[str], now: int
     """
     report = preview_redo(connection, job_name, item_names)
     ids, _ = choose(connection, Jobs(connection).id_of(job_name), job_name, item_names, _NOT_REDONE)
+    if not report.redone:
+        return report
 
     def again(item_ids: Sequence[int], _: ItemState) -> None:
         make_again(connection, item_ids, now)

@@ -232,7 +232,7 @@ def planned_chains(connection: Session, job_id: int | None, *, is_selected: bool
     rows = connection.execute(query("items_to_make_for"), {"is_selected": int(is_selected)}).fetchall()
     return PlannedChains(
         {row["price_key"]: int(row["n"]) for row in rows},
-        0 if job_id is None else stale_items(connection, job_id),
+        0 if job_id is None else len(stale_items(connection, job_id)),
         connection.execute(query("waiting_for_pruned")).fetchone()[0],
         sum(int(row["to_choose"]) for row in rows),
     )

@@ -108,7 +108,7 @@ class ReviewEffects:
 
     `ready` can begin now. `begun` items were sent with a kept file and are not done yet. `outdated` ones were sent with
     a file that is no longer the chosen one; `is_open` is true if none is chosen now. `beyond` are the groups of kept
-    items that have too many of them.
+    items that have too many of them. `ready_jobs` are the jobs of the items that can begin.
     """
 
     ready: Release = Release()
@@ -116,6 +116,7 @@ class ReviewEffects:
     outdated: tuple[MadeItem, ...] = ()
     is_open: bool = False
     beyond: tuple[KeptBeyond, ...] = ()
+    ready_jobs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -285,6 +286,7 @@ class Reviews:
         reviewed = {item_id for item_id, _ in found.values()}
         groups = {item.group for item in Items(self._connection).of_ids(list(reviewed))}
         ready: dict[int, str] = {}
+        ready_jobs: set[str] = set()
         begun, outdated, is_open = [], [], False
         for job, item in self._made_from(reviewed):
             for source in item.sources:
@@ -297,8 +299,11 @@ class Reviews:
                     begun += [_made(job, item, source)] if item.state is not ItemState.DONE else []
                 elif source.made_from in found and not any(one.is_open for one in item.sources):
                     ready[item.id] = item.name
+                    ready_jobs.add(job)
         beyond = tuple(self._kept_beyond(job_name, reviewed))
-        return ReviewEffects(self._release(ready, known_price), tuple(begun), tuple(outdated), is_open, beyond)
+        return ReviewEffects(
+            self._release(ready, known_price), tuple(begun), tuple(outdated), is_open, beyond, tuple(sorted(ready_jobs))
+        )
 
     def _made_from(self, ids: Collection[int]) -> Iterator[tuple[str, ItemSummary]]:
         """Yield the first items that are made from these items or their groups, each with the name of its job."""

@@ -57,7 +57,7 @@ def test_price_of_the_clip_is_told_while_it_waits_for_a_choice_and_at_the_choice
     assert plan["jobs"][0]["to_make"]["unpriced"] == 0
     kept = workspace.call("review", "owls", "--keep", "owl-still-2")
     assert "owl-clip can begin now (about 50 credits)." in kept.out
-    assert "`batchkiln work` takes them now" in kept.err
+    assert "`batchkiln work owls` takes them now" in kept.err
     assert "owl-still-1 is used, and not owl-still-2" in workspace.call("review", "owls", "--keep", "owl-still-1").out
 
 
@@ -211,3 +211,71 @@ def test_version_in_use_says_what_it_was_made_from(workspace: Workspace, manifes
 
     workspace.call("use-version", "owls", "owl-still", "1")
     assert items(workspace)["owl-clip"]["stale"] is False
+
+
+def test_redo_beyond_the_rest_of_the_budget_changes_nothing_and_names_the_figure(
+    workspace: Workspace, manifest: str
+) -> None:
+    """The item would be rejected: it is done, and must not lose that for a redo that cannot be paid."""
+    text = MANIFEST.replace("defaults:", "budget: {credits: 60}\ndefaults:")
+    (workspace.folder / manifest).write_text(text, "utf-8")
+    workspace.call("run", manifest)
+
+    refused = workspace.call("redo", "owls", "owl-clip")
+
+    assert "owls: 0 items queued again." in refused.out
+    assert "owl-clip: the job's budget.credits has 5 of 60 credits left, and this may cost 50" in refused.out
+    assert "raise it to 105 in the manifest" in refused.out
+    assert items(workspace)["owl-clip"]["state"] == "done"
+    (workspace.folder / manifest).write_text(text.replace("60", "105"), "utf-8")
+    workspace.call("enqueue", manifest)
+    assert "1 item queued again" in workspace.call("redo", "owls", "owl-clip").out
+
+
+def test_retry_beyond_the_rest_of_the_budget_says_so_first(workspace: Workspace, manifest: str) -> None:
+    """What was rejected for the budget is rejected again, unless it is raised."""
+    text = MANIFEST.replace("defaults:", "budget: {credits: 52}\ndefaults:")
+    (workspace.folder / manifest).write_text(text, "utf-8")
+    workspace.call("run", manifest)
+
+    retried = workspace.call("retry", "owls")
+
+    assert "The job's budget.credits has 47 of 52 credits left: what does not fit is rejected." in retried.err
+    assert "Raise it to 55 in " in retried.err
+
+
+def test_redo_stale_makes_again_what_was_made_from_an_earlier_version(workspace: Workspace, manifest: str) -> None:
+    """The run and `status` name the command; a second use finds nothing."""
+    workspace.call("run", manifest)
+    workspace.call("redo", "owls", "owl-still")
+    ended = workspace.call("work", "owls")
+    command = "`batchkiln redo --stale owls`"
+    again = workspace.call("run", manifest)
+
+    assert command in ended.err
+    assert "Nothing to do." in again.out
+    assert f"owls: 1 item is stale, because what it was made from is no longer current: {command}" in again.err
+    assert command in workspace.call("status").out.replace("\n", " ")
+    redone = workspace.call("redo", "owls", "--stale")
+    assert "may cost 50 credits" in redone.err
+    assert "owls: 1 item queued again." in redone.out
+    workspace.call("work", "owls")
+    assert "Nothing was changed." in workspace.call("redo", "owls", "--stale").err
+    assert workspace.call("redo", "owls", "owl-clip", "--stale").exit == 2
+
+
+def test_a_clip_whose_choice_is_made_again_says_that_its_source_is_withdrawn(
+    workspace: Workspace, manifest: str
+) -> None:
+    """No file is in use that it could be made from: it is stale once another is chosen."""
+    (workspace.folder / manifest).write_text(f"{MANIFEST}    review: true\n", "utf-8")
+    workspace.call("run", manifest)
+    workspace.call("review", "owls", "--keep", "owl-still")
+    workspace.call("work", "owls")
+    workspace.call("redo", "owls", "owl-still")
+    workspace.call("work", "owls")
+
+    assert "(source withdrawn)" in workspace.call("items", "owls").out
+    assert "owl-still, and owl-still offers no file now" in workspace.call("show", "owls", "owl-clip").out
+    workspace.call("review", "owls", "--keep", "owl-still")
+    assert "(stale)" in workspace.call("items", "owls").out

@@ -102,7 +102,7 @@ def test_a_paused_job_with_items_queued_is_three_and_says_how_to_go_on(capsys: p
     print_run_summary(ending, common("run", "birds.yaml"))
 
     assert ending.exit_status is ExitStatus.ITEMS_NOT_DONE
-    assert "`batchkiln unpause birds`, then `batchkiln work`" in capsys.readouterr().err
+    assert "`batchkiln unpause birds`, then `batchkiln work birds`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("status", [130, 143])

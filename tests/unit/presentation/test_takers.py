@@ -4,11 +4,13 @@ import os
 import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from batchkiln.core.lease_types import WorkerState
+from batchkiln.core.states import ItemState
 from batchkiln.presentation.takers import after_pause, who_takes
 from batchkiln.store import Lease
 
@@ -29,6 +31,17 @@ class FakeQueue:
     command: str | None = None
     pid: int = os.getpid()
     found: tuple[WorkerState, ...] | None = None
+    summaries: tuple[SimpleNamespace, ...] = ()
+
+    @property
+    def jobs(self) -> "FakeQueue":
+        return self
+
+    def unfinished(self) -> frozenset[str]:
+        return frozenset(each.name for each in self.summaries)
+
+    def summary(self, job: str) -> SimpleNamespace:
+        return next((each for each in self.summaries if each.name == job), queued(job, 0))
 
     @property
     def workers(self) -> "FakeQueue":
@@ -45,8 +58,19 @@ class FakeQueue:
         return self.found
 
 
-def said(queue: FakeQueue, options: str = "") -> str:
-    return who_takes(cast("Reader", queue), options)
+def queued(name: str, number: int, *, cost: int = 0, unquoted: int = 0, waiting: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(
+        name=name,
+        items={ItemState.QUEUED: number},
+        waiting=waiting,
+        queued_cost=cost,
+        queued_unquoted=unquoted,
+        is_paused=False,
+    )
+
+
+def said(queue: FakeQueue, options: str = "", *, jobs: tuple[str, ...] = ("birds",), number: int | None = None) -> str:
+    return who_takes(cast("Reader", queue), jobs, options, number=number)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +85,33 @@ def said(queue: FakeQueue, options: str = "") -> str:
 def test_without_a_driver_the_two_commands_are_named(queue: FakeQueue) -> None:
     """One ends with the items, the other keeps taking. A killed, lost or leaving driver takes nothing."""
     assert said(queue, " --queue a.db") == (
-        "`batchkiln work --queue a.db` takes them now, and ends with them; "
-        "`batchkiln work --queue a.db --forever` keeps taking."
+        "`batchkiln work --queue a.db birds` takes them now, and ends with them; "
+        "`batchkiln work --queue a.db --forever birds` keeps taking."
+    )
+
+
+def test_what_else_a_command_would_take_is_told_with_its_cost() -> None:
+    """A hint that is followed must not pay for other jobs, or for other items of this one, without a word."""
+    queue = FakeQueue(summaries=(queued("birds", 3, cost=6), queued("slow", 248, cost=496, unquoted=2)))
+
+    assert said(queue, number=1) == (
+        "`batchkiln work birds` takes them now with 2 other queued items of birds (about 6 credits in all), and ends "
+        "with them; `batchkiln work --forever birds` keeps taking. Without the job's name, it also takes 248 items of "
+        "slow, about 496 credits and 2 without a quote."
+    )
+    assert "takes them now, and ends with them; `batchkiln work --forever birds`" in said(queue)
+    assert "of birds (about 6 credits), and ends" in said(queue, number=0)
+    assert said(queue, jobs=()) == (
+        "`batchkiln work` takes what is queued (251 items of 2 jobs, about 502 credits and 2 without a quote), and "
+        "ends with it; `batchkiln work --forever` keeps taking."
+    )
+
+
+def test_items_that_wait_for_a_choice_are_not_taken_with_the_others() -> None:
+    """Nor is their cost, of which the quotes give no share."""
+    queue = FakeQueue(summaries=(queued("birds", 9, cost=90, waiting=7),))
+    assert said(queue, number=1).startswith(
+        "`batchkiln work birds` takes them now with 1 other queued item of birds, and ends"
     )
 
 
@@ -72,7 +121,7 @@ def test_a_process_that_runs_the_queue_takes_them() -> None:
         "runs this queue (work) and takes them, unless it was started for other jobs."
     )
     assert said(FakeQueue("run")).endswith(
-        "and takes those of its own jobs; `batchkiln work` takes the others when it has ended."
+        "and takes those of its own jobs; `batchkiln work birds` takes the others when it has ended."
     )
 
 
@@ -87,7 +136,7 @@ def test_workers_that_share_a_database_take_them(number: int, text: str) -> None
 @pytest.mark.parametrize(
     ("queue", "text"),
     [
-        (FakeQueue(), "No process runs this queue. To resume: `batchkiln unpause birds`, then `batchkiln work`."),
+        (FakeQueue(), "No process runs this queue. To resume: `batchkiln unpause birds`, then `batchkiln work birds`."),
         (FakeQueue("run", pid=2**22 + 1), "No process runs this queue."),
         (FakeQueue("run"), "(run), waits on a terminal once only paused jobs are left, and ends elsewhere. To"),
         (FakeQueue("work"), "elsewhere, unless it was started with `--forever`."),

@@ -412,7 +412,7 @@ def made_from(queue: QueueFile, name: str) -> tuple[list[str], list[str | None],
     item_id = queue.item(name)["id"]
     (item,) = items.of_ids([item_id])
     files = [file.sha256 for _, file in items.inputs_of(item_id)]
-    return files, [each.sha256 for each in item.sources], item.is_stale, stale_items(queue.connection, 1)
+    return files, [each.sha256 for each in item.sources], item.is_stale, len(stale_items(queue.connection, 1))
 
 
 def choose(queue: QueueFile, name: str, version: int) -> None:

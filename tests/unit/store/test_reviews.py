@@ -269,10 +269,10 @@ def test_choice_names_what_it_lets_begin_and_what_was_sent_before(queue: QueueFi
     queue.end(attempt_id, "succeeded")
     queue.move("clip", Event.OUTPUTS_READY)
     queue.move("clip", Event.FILES_SAVED)
-    assert stale_items(queue.connection, 1) == 0  # nothing else is offered yet
+    assert len(stale_items(queue.connection, 1)) == 0  # nothing else is offered yet
     decide(queue, Decided.KEEP, "owl-3")
     assert effects(queue, "owl-3") == [f"{sent}; {redo}"]
-    assert stale_items(queue.connection, 1) == 1
+    assert len(stale_items(queue.connection, 1)) == 1
 
     sources = Items(queue.connection).by_name("birds", "clip").sources
     assert stale_text(sources, "birds") == "stale: it was made from owl-2, and another variant was chosen since"
@@ -282,7 +282,7 @@ def test_choice_names_what_it_lets_begin_and_what_was_sent_before(queue: QueueFi
     decide(queue, Decided.KEEP, "owl-2")
     sources = Items(queue.connection).by_name("birds", "clip").sources
     assert stale_text(sources, "birds") == "stale: it was made from another version of a chosen one of owl"
-    assert stale_items(queue.connection, 1) == 1
+    assert len(stale_items(queue.connection, 1)) == 1
 
 
 def test_price_of_what_a_verdict_lets_begin_is_told_before_and_after_it(queue: QueueFile) -> None:

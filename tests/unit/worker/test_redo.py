@@ -127,10 +127,14 @@ async def test_failed_redo_leaves_the_earlier_version_to_exports_and_to_a_choice
 
 
 async def test_redo_beyond_the_budget_is_rejected_and_leaves_the_earlier_version(world: World) -> None:
-    """Law 6: the first payment counts in the job's budget."""
+    """Law 6: the first payment counts in the job's budget, which may shrink after a redo was queued."""
     world.enqueue("fox", budget_credits=15)
     await world.run()
+    assert redo(world.connection, "job", ["fox"], world.now_ms).redone == 0
+    assert world.state("fox") is ItemState.DONE
+    world.connection.execute("UPDATE job SET budget_credits = 25")
     make_again(world)
+    world.connection.execute("UPDATE job SET budget_credits = 15")
 
     await world.run()
 
