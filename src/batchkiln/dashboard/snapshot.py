@@ -380,20 +380,27 @@ def _progress_text(now: PageSnapshot) -> str:
     if not _left(now):
         return _rest_text(jobs)
     if not now.overview.is_driven or (now.slots and all(slot.blocked is not None for slot in now.slots)):
-        return f"{plural(_left(now), 'item')} left"
+        return _left_text(now)
     return _work_text(now)
+
+
+def _left_text(now: PageSnapshot) -> str:
+    """Return the number of items left, and of those that the budgets pay for, if these are fewer."""
+    left, beyond = _left(now), sum(view.beyond_budget for view in now.overview.jobs)
+    pays = "the budget pays" if len(now.overview.jobs) == 1 else "the budgets pay"
+    return f"{plural(left, 'item')} left" + (f", {pays} for {left - beyond:,}" if beyond else "")
 
 
 def _work_text(now: PageSnapshot) -> str:
     """Return the progress of a queue that a process runs."""
     jobs = now.overview.jobs
     if all(view.summary.profile in now.overview.silent_profiles for view in jobs if view.summary.left):
-        return f"Waiting for the service: {plural(_left(now), 'item')} left{_next_try(now)}"
+        return f"Waiting for the service: {_left_text(now)}{_next_try(now)}"
     ends = end_of_all(view.end for view in jobs if not view.summary.is_finished)
     end = "" if ends is None else f"; ends {ends}"
     waits = [(slot.wait, slot.until) for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]
     if any(slot.is_busy for slot in now.slots) or not waits:
-        return f"Working: {plural(_left(now), 'item')} left{end}"
+        return f"Working: {_left_text(now)}{end}"
     wait, until = min(waits, key=lambda one: (one[0].until is None, one[0].until or one[0].reason))
     if wait.reason is WaitReason.ENOUGH:
         return f"Stopping: {REASONS[wait.reason]}"
