@@ -96,10 +96,12 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     events = [replace(event, detail={"manifest": event.detail.get("manifest")}) for event in (detail.arrival,) if event]
     events += detail.events  # the counts of the arrival are left out, because they describe the whole manifest
     inputs = await context.reader.read(_inputs, detail.item.id)
+    profile = context.config.profiles.get(report.summary.profile)
     html = context.render(
         "sections/item.html",
         detail=detail,
         profile=report.summary.profile,
+        time_scale=1.0 if profile is None else profile.time_scale,
         inputs=inputs,
         gone_inputs=await missing_inputs(inputs),
         faults=await faults_of([detail.item]),
