@@ -282,3 +282,17 @@ def test_items_beyond_the_budget_are_told_with_the_end(lease: Lease | None, text
 
     assert headline(snapshot(view, lease=lease)).text == text
     assert view.end_line.endswith("; the budget pays for 15 of the 20 items left, and the rest would be rejected")
+
+
+@pytest.mark.parametrize(
+    ("lease", "begun"), [(DRIVEN, ""), (None, ", and `batchkiln work` begins what the choices allow")]
+)
+def test_a_choice_is_told_with_the_price_of_what_waits_for_it(lease: Lease | None, begun: str) -> None:
+    """And that a run has to be started, if none runs."""
+    view = job_view({ItemState.DONE: 8, ItemState.QUEUED: 2})
+    summary = replace(view.summary, to_choose=2, waiting=2, stuck=2, queued_unquoted=2)
+    now = replace(snapshot(replace(view, summary=summary), lease=lease), following={"birds": (40, 0)})
+
+    assert [reason.text for reason in headline(now).reasons] == [
+        f"2 groups wait for a choice in birds; 2 items (about 40 credits) wait for their inputs{begun}"
+    ]
