@@ -217,7 +217,7 @@ def read_snapshot(
 
 
 def expected_cost(reader: Reader, config: Config, summary: JobSummary) -> tuple[int, int]:
-    """Return what a job's queued items without a quote may cost by the local service's prices, and how many more have no price.
+    """Return the price of a job's queued items without a quote, as far as it is known, and the number of the others.
 
     Items whose price exceeds their cap are rejected at no cost.
     """
