@@ -27,6 +27,7 @@ def job_view(
     end_reason: str | None = None,
     money: Credits | None = None,
     to_review: int = 0,
+    beyond_budget: int = 0,
 ) -> JobView:
     summary = JobSummary(
         name=name,
@@ -46,7 +47,7 @@ def job_view(
         problems=tuple(problems),
         to_review=to_review,
     )
-    return JobView(summary, NOW, JobEnd(ends_at, end_range, earliest_at, end_reason), {})
+    return JobView(summary, NOW, JobEnd(ends_at, end_range, earliest_at, end_reason, beyond_budget), {})
 
 
 def under_way(

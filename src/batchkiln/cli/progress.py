@@ -23,7 +23,7 @@ from batchkiln.presentation.formatting import (
     plural,
     sanitize,
 )
-from batchkiln.presentation.overview import JobView
+from batchkiln.presentation.overview import JobView, budget_note
 
 LINE_EVERY_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 64.0
@@ -130,11 +130,13 @@ class ProgressState:
         views = [view for view in self.jobs if not view.summary.is_finished]
         end = end_of_all(view.end for view in views)
         reason = next((view.end_reason for view in reversed(views) if view.end_reason is not None), None)
+        note = budget_note(views)
+        budgets = "" if note is None else f"; {note}"
         if reason is None:
-            return None if end is None else f"ends {end}"
+            return None if end is None else f"ends {end}{budgets}"
         if not self.done and not self.under_way:
             return None
-        return f"end not known yet: {reason}" if end is None else f"ends {end}: {reason}"
+        return f"end not known yet: {reason}{budgets}" if end is None else f"ends {end}: {reason}{budgets}"
 
     @property
     def tick_seconds(self) -> float:

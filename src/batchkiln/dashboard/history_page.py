@@ -38,7 +38,9 @@ async def show(request: web.Request) -> web.Response:
     context = context_of(request)
     wanted = _wanted(request)
     page, jobs = await context.reader.read(_read, wanted)
-    return context.page("history.html", wanted=wanted, page=page, jobs=jobs, kinds=_KINDS)
+    return context.page(
+        "history.html", wanted=wanted, page=page, jobs=jobs, is_all=len(jobs) < _JOBS_SUGGESTED, kinds=_KINDS
+    )
 
 
 def _wanted(request: web.Request) -> Wanted:

@@ -6,15 +6,13 @@ from datetime import timedelta
 from typing import Final
 
 from batchkiln.api import ItemSummary, Reader
-from batchkiln.api.local_service import known_price
 from batchkiln.api.reading import read_item_report
-from batchkiln.config import Config
 from batchkiln.core.job import InputFile
 from batchkiln.core.states import FINAL_STATES, RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.file_faults import faults_of, missing_inputs
-from batchkiln.dashboard.snapshot import PageSnapshot, headline
+from batchkiln.dashboard.snapshot import PageSnapshot, expected_cost, headline
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
@@ -23,9 +21,6 @@ NEWEST_SHOWN: Final = 14
 
 EVENTS_SHOWN: Final = 300
 """The newest events on an item's page. An item that is resent for days has thousands."""
-
-_RECIPES_PRICED: Final = 100
-_ANY_PROMPT: Final = "any"  # the price does not depend on it
 
 _OVERVIEW: Final = ("headline", "slots", "jobs", "problems", "newest", "hours")
 _JOB: Final = ("headline", "job", "problems", "newest")
@@ -49,25 +44,12 @@ async def sections(context: Context, job: str | None) -> tuple[dict[str, str], P
         "gauge_bar": gauge_bar,
         "profiles": context.config.profiles,
         "started_at": context.started_at,
-        "expected": None if job is None else await context.reader.read(_expected_cost, context.config, now),
+        "expected": None
+        if job is None
+        else await context.reader.read(expected_cost, context.config, now.overview.jobs[0].summary),
     }
     names = _OVERVIEW if job is None else _JOB
     return {name: context.render(f"sections/{name}.html", **values) for name in names}, now
-
-
-def _expected_cost(reader: Reader, config: Config, now: PageSnapshot) -> tuple[int, int]:
-    """Return what a job's queued items may cost by the local service's prices, and how many more have no price.
-
-    Items whose price exceeds their cap are rejected at no cost.
-    """
-    summary = now.overview.jobs[0].summary
-    cost, unpriced = 0, summary.queued_unquoted
-    for recipe, count in reader.jobs.unquoted(summary.name, limit=_RECIPES_PRICED) if unpriced else ():
-        price = known_price(config, summary.profile, recipe, _ANY_PROMPT)
-        if price is not None:
-            unpriced -= count
-            cost += 0 if recipe.max_cost_credits is not None and price > recipe.max_cost_credits else price * count
-    return cost, unpriced
 
 
 def _newest(reader: Reader, job: str | None) -> list[tuple[str, ItemSummary]]:
@@ -96,10 +78,12 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     events = [replace(event, detail={"manifest": event.detail.get("manifest")}) for event in (detail.arrival,) if event]
     events += detail.events  # the counts of the arrival are left out, because they describe the whole manifest
     inputs = await context.reader.read(_inputs, detail.item.id)
+    profile = context.config.profiles.get(report.summary.profile)
     html = context.render(
         "sections/item.html",
         detail=detail,
         profile=report.summary.profile,
+        time_scale=1.0 if profile is None else profile.time_scale,
         inputs=inputs,
         gone_inputs=await missing_inputs(inputs),
         faults=await faults_of([detail.item]),

@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from batchkiln.api import OutputSummary
+from batchkiln.api import OutputSummary, QueueLocation
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.polling import RETENTION
@@ -30,8 +31,9 @@ from batchkiln.presentation.formatting import (
     sanitize,
 )
 from batchkiln.presentation.history import sentence_of
-from batchkiln.presentation.overview import service_notes
+from batchkiln.presentation.overview import budget_note, service_notes
 
+_OWN_FOLDER: Final = ".batchkiln"  # the default folder of a queue, inside that of a project
 _CODE: Final = re.compile(r"`([^`]+)`")
 _OWN_WORD: Final = re.compile(r"[a-z]+(?:,|\?|!)?(?=\s|$)|stale: ")
 _MINUTE: Final = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d) ([A-Z]{3,5}|[+-]\d\d)\b")
@@ -66,6 +68,7 @@ def environment() -> Environment:
         "MISSING": MISSING,
         "RETENTION": RETENTION,
         "STATES": tuple(STYLES),
+        "budget_note": budget_note,
         "command_arguments": command_arguments,
         "fetch_url": fetch_url,
         "item_url": item_url,
@@ -165,6 +168,15 @@ def review_url(job: str, **place: Any) -> str:  # noqa: ANN401  numbers and None
     """Return the URL of a job's review page, at a place or at what is first to review."""
     given = {name: value for name, value in place.items() if value is not None}
     return f"{job_url(job)}/review" + (f"?{urlencode(given)}" if given else "")
+
+
+def queue_name(queue: QueueLocation) -> str:
+    """Return the name of a queue on the pages: a file with the folder that it belongs to, but not its whole path."""
+    if not isinstance(queue, Path):
+        return queue.name
+    path = queue.absolute()
+    kept = 3 if path.parent.name == _OWN_FOLDER else 2
+    return str(Path(*path.parts[-kept:]))
 
 
 def version_url(job: str, item: str, version: int) -> str:

@@ -1,12 +1,13 @@
 """The state of the queue at one moment, for the pages: the overview, the accounts with their limits, the headline."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from batchkiln.api import Reader, UnderWay
+from batchkiln.api import JobSummary, Reader, UnderWay
+from batchkiln.api.local_service import known_price
 from batchkiln.config import Config
 from batchkiln.core.job import AttemptState
 from batchkiln.core.queue_types import Scope
@@ -23,6 +24,9 @@ from batchkiln.presentation.outages import present_outages
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, read_overview, review_line
 
 JOBS_SHOWN: Final = 50
+
+_RECIPES_PRICED: Final = 100
+_ANY_PROMPT: Final = "any"  # the price does not depend on it
 
 _NEARLY_FULL: Final = 0.9
 
@@ -102,6 +106,8 @@ class PageSnapshot:
     overview: Overview
     slots: tuple[Slot, ...]
     is_all: bool  # whether it contains every job of the queue
+    following: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each job that waits for a choice, the result of `expected_cost`."""
 
     @property
     def shows_ages(self) -> bool:
@@ -202,7 +208,26 @@ def read_snapshot(
         _slot(reader, view, overview, config, live.accounts.get(view.summary.id), is_driven=is_driven)
         for view in overview.accounts
     )
-    return PageSnapshot(overview, tuple(sorted(slots, key=lambda slot: not slot.under_way)), is_all)
+    following = {
+        view.summary.name: expected_cost(reader, config, view.summary)
+        for view in overview.jobs
+        if view.summary.to_choose and view.summary.waiting
+    }
+    return PageSnapshot(overview, tuple(sorted(slots, key=lambda slot: not slot.under_way)), is_all, following)
+
+
+def expected_cost(reader: Reader, config: Config, summary: JobSummary) -> tuple[int, int]:
+    """Return the price of a job's queued items without a quote, as far as it is known, and the number of the others.
+
+    Items whose price exceeds their cap are rejected at no cost.
+    """
+    cost, unpriced = 0, summary.queued_unquoted
+    for recipe, count in reader.jobs.unquoted(summary.name, limit=_RECIPES_PRICED) if unpriced else ():
+        price = known_price(config, summary.profile, recipe, _ANY_PROMPT)
+        if price is not None:
+            unpriced -= count
+            cost += 0 if recipe.max_cost_credits is not None and price > recipe.max_cost_credits else price * count
+    return cost, unpriced
 
 
 def _names(reader: Reader) -> tuple[list[str], bool]:
@@ -360,7 +385,20 @@ def _reviews(now: PageSnapshot) -> Iterator[Reason]:
     for view in now.overview.jobs:
         if line := review_line(view.summary):
             name = view.summary.name
-            yield Reason(f"{line.partition(': `')[0]} in {name}", "review", review_url(name))
+            yield Reason(f"{line.partition(': `')[0]} in {name}{_following(now, view)}", "review", review_url(name))
+
+
+def _following(now: PageSnapshot, view: JobView) -> str:
+    """Return what waits for the choices of a job, its price if it is known, and what begins it; "" if nothing."""
+    summary = view.summary
+    if not (summary.to_choose and summary.waiting):
+        return ""
+    credit_count, unpriced = now.following.get(summary.name, (0, summary.waiting))
+    is_known = summary.waiting == summary.items[ItemState.QUEUED] and not unpriced
+    cost = f" (about {plural(summary.queued_cost + credit_count, 'credit')})" if is_known else ""
+    verb, own = ("waits", "its input") if summary.waiting == 1 else ("wait", "their inputs")
+    text = f"; {plural(summary.waiting, 'item')}{cost} {verb} for {own}"
+    return text if now.overview.is_driven else f"{text}, and `batchkiln work` begins what the choices allow"
 
 
 def _count(views: Iterable[JobView], states: Iterable[ItemState]) -> int:
@@ -380,20 +418,27 @@ def _progress_text(now: PageSnapshot) -> str:
     if not _left(now):
         return _rest_text(jobs)
     if not now.overview.is_driven or (now.slots and all(slot.blocked is not None for slot in now.slots)):
-        return f"{plural(_left(now), 'item')} left"
+        return _left_text(now)
     return _work_text(now)
+
+
+def _left_text(now: PageSnapshot) -> str:
+    """Return the number of items left, and of those that the budgets pay for, if these are fewer."""
+    left, beyond = _left(now), sum(view.beyond_budget for view in now.overview.jobs)
+    pays = "the budget pays" if len(now.overview.jobs) == 1 else "the budgets pay"
+    return f"{plural(left, 'item')} left" + (f", {pays} for {left - beyond:,}" if beyond else "")
 
 
 def _work_text(now: PageSnapshot) -> str:
     """Return the progress of a queue that a process runs."""
     jobs = now.overview.jobs
     if all(view.summary.profile in now.overview.silent_profiles for view in jobs if view.summary.left):
-        return f"Waiting for the service: {plural(_left(now), 'item')} left{_next_try(now)}"
+        return f"Waiting for the service: {_left_text(now)}{_next_try(now)}"
     ends = end_of_all(view.end for view in jobs if not view.summary.is_finished)
     end = "" if ends is None else f"; ends {ends}"
     waits = [(slot.wait, slot.until) for slot in now.slots if slot.wait is not None and slot.wait.is_reportable]
     if any(slot.is_busy for slot in now.slots) or not waits:
-        return f"Working: {plural(_left(now), 'item')} left{end}"
+        return f"Working: {_left_text(now)}{end}"
     wait, until = min(waits, key=lambda one: (one[0].until is None, one[0].until or one[0].reason))
     if wait.reason is WaitReason.ENOUGH:
         return f"Stopping: {REASONS[wait.reason]}"

@@ -15,7 +15,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.config import HttpSettings
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.dashboard.middleware import HEADERS
-from batchkiln.dashboard.rendering import environment
+from batchkiln.dashboard.rendering import environment, queue_name
 from batchkiln.dashboard.server import check_tokens, listen, static_files
 
 _LOOK_SECONDS: Final = 0.5
@@ -38,14 +38,18 @@ async def serving_waiting_page(
 ) -> AsyncIterator[WaitingPage]:
     """Serve the page that says how the queue is made. Raise `InputError` if the port is not available.
 
-    Nobody has to sign in: the page has the name of the queue's file, and nothing else of this machine. As
+    Nobody has to sign in: the page has the names of the queue's file and folder, and nothing else of this machine. As
     for the dashboard itself, raise `InputError` if other machines could reach it, and no token is configured.
     """
     check_tokens(http)
     app = web.Application()
     app.on_response_prepare.append(_add_headers)
     app.add_routes(
-        [web.get("/", _page(queue.name)), web.get("/waiting", _is_waiting), web.get("/static/{name}", static_files())]
+        [
+            web.get("/", _page(queue_name(queue))),
+            web.get("/waiting", _is_waiting),
+            web.get("/static/{name}", static_files()),
+        ]
     )
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.0)
     await runner.setup()

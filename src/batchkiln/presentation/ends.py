@@ -46,13 +46,15 @@ class End:
 class JobEnd:
     """What is known of a job's end, in service time: `at` with its range, or the earliest end, or neither.
 
-    `reason` says why `at` is None; it is None otherwise.
+    `reason` says why `at` is None; it is None otherwise. `beyond_budget` is the number of items that the job's budget
+    does not pay for, as far as their prices are known: they are rejected at no cost, and the end is that of the others.
     """
 
     at: datetime | None = None
     range: EndRange | None = None
     not_before: datetime | None = None
     reason: str | None = None
+    beyond_budget: int = 0
 
     def seen_at(self, now: datetime, time_scale: float) -> End | None:
         """Return the end as it is shown at a moment; None if nothing is known of it."""

@@ -1,11 +1,13 @@
 """Forecasts of when jobs end, shared by `status`, `plan` and the confirmation of `run`."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from batchkiln.config import Profile
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.forecast import Forecast, Unpriced, forecast
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.presentation.ends import JobEnd
@@ -42,9 +44,14 @@ class JobForecast:
             else:
                 found[job] = JobEnd(reason=_ENDLESS)
             earlier += own[: max(0, _UNPRICED_SHOWN - len(earlier))]
-        return found
+        beyond = Counter[str]()
+        for each in told.unpayable:
+            if each.obstacle in _JOB_BUDGETS:
+                beyond[each.job] += each.count
+        return {job: replace(end, beyond_budget=beyond[job]) for job, end in found.items()}
 
 
+_JOB_BUDGETS: Final = frozenset({BudgetLimit.OVER_JOB_BUDGET, BudgetLimit.OVER_JOB_DAY})
 _ENDLESS: Final = "under its limits and budgets, it takes more than fifty years"
 _UNPRICED_SHOWN: Final = 2
 

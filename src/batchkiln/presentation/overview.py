@@ -100,11 +100,22 @@ class JobView(Shown):
 
     @property
     def end_line(self) -> str:
-        """The text of `end_text` as it stands alone: "ends" or "would end" before a time, and the reason if unknown."""
+        """The text of `end_text` as it stands alone: what is before and behind a time.
+
+        Before it, "ends" or "would end"; behind it, the reason if it is unknown, and what the budget does not pay for.
+        """
         text = self.end_text
         if self.end is not None and not self.summary.is_paused:
             text = f"ends {text}" if self.is_driven else f"would end {text} if it were started now"
-        return text if self.end_reason is None else f"{text}: {self.end_reason}"
+        if self.end_reason is not None:
+            text = f"{text}: {self.end_reason}"
+        note = budget_note([self])
+        return text if note is None else f"{text}; {note}"
+
+    @property
+    def beyond_budget(self) -> int:
+        """How many of the items left the job's budget does not pay for, as far as their prices are known."""
+        return min(self.job_end.beyond_budget, self.summary.left)
 
     @property
     def service_note(self) -> str | None:
@@ -335,6 +346,15 @@ def _forecasts(
     usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
     ours = loads if running is None else only_under_way(loads, except_of=running)
     return list(job_forecasts(ours, profiles=profiles, times=times, usages=usages, has_range=has_range))
+
+
+def budget_note(views: Sequence[JobView]) -> str | None:
+    """Return that the budgets do not pay for all items left, as a clause; None if they do, as far as it is known."""
+    left, beyond = sum(view.summary.left for view in views), sum(view.beyond_budget for view in views)
+    if not beyond:
+        return None
+    pays = "the budget pays" if len(views) == 1 else "the budgets pay"
+    return f"{pays} for {left - beyond:,} of the {plural(left, 'item')} left, and the rest would be rejected"
 
 
 def service_notes(views: Sequence[JobView]) -> list[str]:

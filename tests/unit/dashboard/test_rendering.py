@@ -1,9 +1,11 @@
 """Texts of the pages: code, and times that the browser shows in its own time zone."""
 
+from pathlib import Path
+
 import pytest
 
 from batchkiln.core.states import ItemState
-from batchkiln.dashboard.rendering import code, environment, sentence
+from batchkiln.dashboard.rendering import code, environment, queue_name, sentence
 from support.view_builders import job_view
 
 
@@ -62,3 +64,16 @@ def test_number_of_done_items_has_its_verb(done: int, failed: int, words: str) -
 def test_sentence_leaves_ids_and_names_of_fields_as_they_are(text: str, told: str) -> None:
     """An item, a job and a field of the manifest are looked for as they are written there."""
     assert sentence(text) == told
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/home/me/birds/.batchkiln/queue.db", "birds/.batchkiln/queue.db"),
+        ("/home/me/owls.db", "me/owls.db"),
+        ("/owls.db", "/owls.db"),
+    ],
+)
+def test_queue_is_named_with_its_folder(path: str, name: str) -> None:
+    """Two queues can be told apart, and the page has no path of the machine."""
+    assert queue_name(Path(path)) == name

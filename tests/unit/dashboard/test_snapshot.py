@@ -267,3 +267,32 @@ def test_an_outage_is_the_headline_while_items_wait_for_the_service() -> None:
     assert headline(replace(now, slots=())).text == "Waiting for the service: 3 items left"
     assert (found.level, found.verdict) == (Level.LOOK, "The service is not available")
     assert str(found.reasons[0]).startswith("The service of local has not been available since ")
+
+
+@pytest.mark.parametrize(
+    ("lease", "text"),
+    [
+        (DRIVEN, "Working: 20 items left, the budget pays for 15; ends in about 6 min 0 s, at 2030-01-01 12:06 UTC"),
+        (None, "20 items left, the budget pays for 15"),
+    ],
+)
+def test_items_beyond_the_budget_are_told_with_the_end(lease: Lease | None, text: str) -> None:
+    """The end is that of the items that are paid for."""
+    view = job_view({ItemState.QUEUED: 20}, ends_at=NOW + timedelta(minutes=6), beyond_budget=5)
+
+    assert headline(snapshot(view, lease=lease)).text == text
+    assert view.end_line.endswith("; the budget pays for 15 of the 20 items left, and the rest would be rejected")
+
+
+@pytest.mark.parametrize(
+    ("lease", "begun"), [(DRIVEN, ""), (None, ", and `batchkiln work` begins what the choices allow")]
+)
+def test_a_choice_is_told_with_the_price_of_what_waits_for_it(lease: Lease | None, begun: str) -> None:
+    """And that a run has to be started, if none runs."""
+    view = job_view({ItemState.DONE: 8, ItemState.QUEUED: 2})
+    summary = replace(view.summary, to_choose=2, waiting=2, stuck=2, queued_unquoted=2)
+    now = replace(snapshot(replace(view, summary=summary), lease=lease), following={"birds": (40, 0)})
+
+    assert [reason.text for reason in headline(now).reasons] == [
+        f"2 groups wait for a choice in birds; 2 items (about 40 credits) wait for their inputs{begun}"
+    ]
