@@ -132,13 +132,15 @@ def test_dashboard_is_for_this_machine_and_needs_a_token(monkeypatch: pytest.Mon
 
 def test_configurations_are_valid_and_agree() -> None:
     """The workers' accounts are the service's, with the same API keys, at the address where it listens."""
-    environment = COMPOSE["x-batchkiln"]["environment"]
+    environment = SERVICES["worker-1"]["environment"]
 
     profile = load_config(CONFIG, {}).profile(None)
     service = ServiceConfig.model_validate(yaml.safe_load(SERVICE.read_text("utf-8")))
 
     keys = {account.name: [environment[str(key.env)] for key in account.keys] for account in profile.accounts}
     assert keys == {account.name: [key.value for key in account.key_configs] for account in service.accounts}
+    others = SERVICES["dashboard"]["environment"] | SERVICES["migrate"]["environment"]
+    assert [name for name in others if name.startswith("KEY_")] == []
     assert profile.base_url == f"{service.public_url}/api/v1"
     assert profile.time_scale == service.time_scale
     assert f"http://127.0.0.1:{service.operator_port}/health" in SERVICES["service"]["healthcheck"]["test"][-1]

@@ -32,7 +32,7 @@ def test_alerts_ask_for_metrics_that_are_there() -> None:
 
 
 def test_prometheus_and_the_proxies_meet_the_unit_at_its_port() -> None:
-    """The token that Prometheus reads is made on the page, from the one that the unit loads."""
+    """The token that Prometheus reads is made on the page, from the one that its drop-in loads."""
     (command,) = re.findall(r"^ExecStart=(.+)$", UNIT, re.MULTILINE)
     words = shlex.split(command)
     address = f"127.0.0.1:{words[words.index('--port') + 1]}"
@@ -42,7 +42,7 @@ def test_prometheus_and_the_proxies_meet_the_unit_at_its_port() -> None:
     assert yaml_with("http")["http"]["port"] == int(address.partition(":")[2])
     assert f"reverse_proxy {address} {{" in PAGE
     assert f"proxy_pass http://{address};" in PAGE
-    assert "LoadCredential=prometheus:/etc/batchkiln/prometheus.token" in UNIT
+    assert "LoadCredential=prometheus:/etc/batchkiln/prometheus.token" in PAGE
     copied = f"/etc/batchkiln/prometheus.token {scraped['authorization']['credentials_file']}"
     assert copied in PAGE
 

@@ -109,7 +109,7 @@ def test_files_of_the_unit_are_those_of_the_guide(unit: Path) -> None:
 
 
 def test_tokens_of_the_guide_are_credentials_of_the_dashboard(tmp_path: Path) -> None:
-    """The two parts of the configuration are one that is valid, and name what the unit loads; Prometheus only looks."""
+    """The two parts of the configuration are one that is valid, and name what the unit loads."""
     (unit,) = (each for each in UNITS if each.stem == "batchkiln-dashboard")
     loaded = {each.partition(":")[0] for each in settings(unit)["LoadCredential"]} - {"pg_service.conf"}
     parts = re.findall(r"batchkiln\.yaml <<'END'\n(.*?)^END$", GUIDE, re.DOTALL | re.MULTILINE)
@@ -123,7 +123,7 @@ def test_tokens_of_the_guide_are_credentials_of_the_dashboard(tmp_path: Path) ->
     assert {str(token.source).rpartition("/")[0].partition("/")[2] for token in tokens} == {
         f"run/credentials/{unit.name}"
     }
-    assert {token.name: token.scopes for token in tokens}["prometheus"] == {AccessScope.LOOK}
+    assert AccessScope.DECIDE in tokens[0].scopes
 
 
 def test_dashboard_of_a_watched_folder_needs_nothing_of_the_database() -> None:

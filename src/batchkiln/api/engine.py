@@ -1,7 +1,7 @@
 """The engine that runs one queue: its lock, its workers, and its services."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,8 +17,9 @@ from batchkiln.api.local_service import embedded_config, embedded_folder, local_
 from batchkiln.api.service_clients import new_service_client, refuse_shared_keys
 from batchkiln.client import ReplyMapping, RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
-from batchkiln.config import Profile
+from batchkiln.config import KeyNotFound, Profile
 from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy, command_arguments
+from batchkiln.core.queue_changes import KeyMissing
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, RateLimits, quiet_seconds_left
 from batchkiln.inputs import LocalInputs
@@ -76,6 +77,8 @@ class Engine:
         self._is_woken = True
         self._told_paused: frozenset[int] = frozenset()
         self.has_started = False
+        self.without_key: dict[tuple[str, str], tuple[str, datetime]] = {}
+        """The accounts with work and without an API key, by profile and name: its places, and the time of the find."""
         self.elsewhere: Mapping[tuple[str, str], AccountRest] = {}
         """The accounts, by profile and name, that were at rest in other processes when the run ended."""
 
@@ -86,6 +89,14 @@ class Engine:
                 return await drive(self, self.control)
             async with self._looking():
                 return await drive(self, self.control)
+
+    def check_keys(self) -> None:
+        """Raise `InputError` unless each account that this process may drive has an API key.
+
+        A process that waits for work asks before there is any. These are the accounts of the profile that new jobs
+        get; those of other profiles are asked for with the first job that names them.
+        """
+        self.app.config.profile(self.app.profile).check_keys(needs_all=True)
 
     async def wait_while_paused(self, jobs: frozenset[int]) -> None:
         """Wait for a change of the queue, such as one of these jobs that is unpaused, or for the end of the run."""
@@ -140,6 +151,8 @@ class Engine:
             if self.control.scope.is_selected:
                 await self.store.run(Writer.follow_changes_of_selected, self.control.scope)
                 self.announce()  # the wakeup has reached the workers already, which may have read the old selection
+            if is_start:
+                await self.store.run(Writer.forget_missing_keys)
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
             await self._check_outputs(work)
             await self._build_workers(work, is_start=is_start)
@@ -164,7 +177,7 @@ class Engine:
         while True:
             with suppress(QueueBusy):
                 version = await self.store.data_version()
-                if seen not in {None, version}:
+                if seen not in {None, version} or self.without_key:  # a key file may be there by now
                     self.on_wakeup()
                 seen = version
             await ticker.sleep_until(ticker.monotonic() + CHECK_INTERVAL_SECONDS, never)
@@ -200,18 +213,41 @@ class Engine:
         After the start, an account whose worker cannot be created does not stop the others.
         """
         have = {(worker.viewpoint.profile, worker.viewpoint.account): worker for worker in self.workers}
-        for (profile_name, account), is_beginning in self._wanted(work).items():
+        wanted = self._wanted(work)
+        await self._forget_missing_keys(self.without_key.keys() - wanted.keys())
+        for (profile_name, account), is_beginning in wanted.items():
             if (profile_name, account) not in have:
                 try:
                     self.workers.append(await self._worker(profile_name, account, needs_key=is_beginning))
+                    self.without_key.pop((profile_name, account), None)  # its worker tells it to the queue
                 except InputError as error:
                     if is_start:
                         raise
-                    reason = str(error).removeprefix(f"profile {profile_name}, account {account}: ")
-                    log.warning("account_postponed", profile=profile_name, account=account, reason=reason)
+                    await self._postpone(profile_name, account, error)
             elif is_beginning and not have[profile_name, account].has_key:
                 reason = "it has no API key, so only its work under way continues; set an API key and start again"
                 log.warning("account_postponed", profile=profile_name, account=account, reason=reason)
+
+    async def _postpone(self, profile: str, account: str, error: InputError) -> None:
+        """Tell once that an account with work cannot begin it. A missing API key is stored for those who look."""
+        if isinstance(error, KeyNotFound):
+            if (profile, account) in self.without_key:
+                return
+            service = self.services[profile]
+            now = service.clock.now()
+            self.without_key[profile, account] = error.places, now.instant
+            account_id = await service.store.account(account)
+            await service.store.update_account(account_id, KeyMissing(error.places), now)
+        reason = str(error).removeprefix(f"profile {profile}, account {account}: ")
+        log.warning("account_postponed", profile=profile, account=account, reason=reason)
+
+    async def _forget_missing_keys(self, accounts: AbstractSet[tuple[str, str]]) -> None:
+        """Store that these accounts need no API key any more: their work was canceled."""
+        for profile, account in accounts:
+            del self.without_key[profile, account]
+            service = self.services[profile]
+            account_id = await service.store.account(account)
+            await service.store.update_account(account_id, KeyMissing(None), service.clock.now())
 
     def _wanted(self, work: Work) -> dict[tuple[str, str], bool]:
         """Return the configured (profile, account) pairs with work, and whether each may begin new attempts."""

@@ -21,6 +21,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import (
     InputError,
+    InputErrors,
     LeaseLost,
     OutputDirNotWritable,
     QueueBusy,
@@ -82,6 +83,18 @@ class FleetEngine(Engine):
     def workers_seen(self) -> list[AccountWorker]:
         """The last worker of each account that was driven here."""
         return list(self._seen.values())
+
+    def check_keys(self) -> None:
+        """Raise `InputError` if no account has an API key here. Those of other accounts may be on other machines."""
+        config = self.app.config
+        profiles = [config.profile(self.app.profile)] if self.app.profile else list(config.profiles.values())
+        errors = InputErrors()
+        shared = [profile for profile in profiles if not profile.is_embedded]
+        for profile in shared:
+            with errors.collected():
+                profile.check_keys(needs_all=False)
+                return
+        errors.raise_found()
 
     async def run(self) -> Outstanding:
         """Run until nothing can change without a person or the run must stop; return the remaining work."""

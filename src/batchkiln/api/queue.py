@@ -184,6 +184,8 @@ class Queue(Changes):
         from batchkiln.api.run import Run  # noqa: PLC0415  slow to import: the client, and the worker
 
         async with self._engine_for(options, command) as engine:
+            if options.is_forever:
+                engine.check_keys()
             self._engine, self._is_forever = engine, options.is_forever
             try:
                 newest = await self.reader.read(lambda reader: reader.events.last_id())

@@ -49,6 +49,7 @@ def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
     for note in service_notes(overview.jobs):
         yield Text(note, style="dim")
     yield from _outage_lines(overview, overview.accounts)
+    yield from _missing_key_lines(overview, overview.accounts)
     yield from _unread_reply_lines(overview.accounts)
     for view in overview.jobs:
         if to_review := review_line(view.summary):
@@ -72,6 +73,7 @@ def job_blocks(overview: Overview) -> Iterator[RenderableType]:
         if each.wait is not None and (text := _waits(each)):
             yield Text(f"{each.summary.profile}/{each.summary.name} waits {text}", style="yellow")
     yield from _outage_lines(overview, own)
+    yield from _missing_key_lines(overview, own)
     yield from _unread_reply_lines(own)
     yield _driver(overview)
 
@@ -216,6 +218,17 @@ def _waits(view: AccountView) -> str:
 
         waits += [f"not understood: {CALLS[entry.call]}" for entry in view.summary.misunderstood]
     return "; ".join(waits)
+
+
+def _missing_key_lines(overview: Overview, views: Iterable[AccountView]) -> Iterator[Text]:
+    """Yield a warning for each account with work and without an API key."""
+    for view in views:
+        places = view.summary.key_missing
+        if overview.lacks_key(view) and places is not None:
+            from batchkiln.presentation.account_errors import key_missing_text  # noqa: PLC0415  as above
+
+            name = f"{view.summary.profile}/{view.summary.name}"
+            yield Text(f"Warning: the account {name} cannot work: {key_missing_text(places)}.", style="yellow")
 
 
 def _outage_lines(overview: Overview, views: Iterable[AccountView]) -> Iterator[Text]:

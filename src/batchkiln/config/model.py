@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from batchkiln.config.http_settings import HttpSettings
 from batchkiln.core.credit_price import CreditPrice
-from batchkiln.core.errors import InputError
+from batchkiln.core.errors import InputError, InputErrors
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import ReplyRules
 from batchkiln.core.suggestions import closest
@@ -65,11 +65,17 @@ class KeySource:
             return os.environ.get(self.env, "").strip() or None
         if self.file is not None:
             try:
-                return (folder / Path(self.file).expanduser()).read_text("utf-8").strip() or None
+                return self.path(folder).read_text("utf-8").strip() or None
             except (OSError, UnicodeDecodeError):
                 return None
         assert self.keyring is not None, "a key has exactly one source"
         return _from_keyring(self.keyring)
+
+    def path(self, folder: Path) -> Path:
+        """Return the path of the source's file. `${CREDENTIALS_DIRECTORY}` is systemd's folder of a unit's secrets."""
+        name = "CREDENTIALS_DIRECTORY"
+        text = str(self.file).replace(f"${{{name}}}", os.environ.get(name, f"${{{name}}}"))
+        return folder / Path(text).expanduser()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,18 @@ class Account:
 
     name: str
     keys: tuple[KeySource, ...]
+
+
+class KeyNotFound(InputError):
+    """An account has no API key. `places` names where one was looked for."""
+
+    def __init__(self, profile: str, account: str, places: str) -> None:
+        """Describe the account, the places and the remedy."""
+        super().__init__(
+            f"profile {profile}, account {account}: no API key found in {places}; nothing was sent. Set it and run "
+            "the same command again"
+        )
+        self.places = places
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +157,21 @@ class Profile:
         return url
 
     def keys(self, account: str) -> list[str]:
-        """Return an account's API keys, newest first. Raise `InputError` if none can be read."""
+        """Return an account's API keys, newest first. Raise `KeyNotFound` if none can be read."""
         sources = next(entry for entry in self.accounts if entry.name == account).keys
         found = [key for key in (source.read(self.folder) for source in sources) if key]
         if not found:
-            raise InputError(
-                f"profile {self.name}, account {account}: no API key found in {', '.join(map(str, sources))}; "
-                "nothing was sent. Set it and run the same command again"
-            )
+            raise KeyNotFound(self.name, account, ", ".join(map(str, sources)))
         return found
+
+    def check_keys(self, *, needs_all: bool) -> None:
+        """Raise `InputError` unless each account has an API key; without `needs_all`, unless one of them has."""
+        errors, found = InputErrors(), 0
+        for account in () if self.is_embedded else self.accounts:
+            with errors.collected():
+                found += len(self.keys(account.name))
+        if needs_all or not found:
+            errors.raise_found()
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,13 @@ class KeysConfigured:
     fingerprints: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class KeyMissing:
+    """The account has work, and no API key. `places` names where one was looked for; None if the work has gone."""
+
+    places: str | None
+
+
 AccountChange = (
     HoldImposed
     | HoldsCapped
@@ -198,5 +205,6 @@ AccountChange = (
     | OutageBegan
     | OutageEnded
     | TimeKnown
+    | KeyMissing
     | KeysConfigured
 )

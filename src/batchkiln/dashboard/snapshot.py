@@ -16,7 +16,7 @@ from batchkiln.core.states import FAILED_STATES, NOT_DELIVERED, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.dashboard.rendering import items_url, review_url
-from batchkiln.presentation.account_errors import blocked_text, misunderstanding
+from batchkiln.presentation.account_errors import blocked_text, key_missing_text, misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import REASONS, format_minute, format_wait_end, plural
@@ -261,6 +261,8 @@ def _slot(
     refusal = overview.shared_by.refusal_of(summary) if overview.shared_by is not None else None
     if blocked is None and refusal is not None:  # what a worker of another process has reported
         blocked = blocked_text(refusal)
+    if blocked is None and overview.lacks_key(view) and summary.key_missing is not None:
+        blocked, wait = key_missing_text(summary.key_missing), Wait(WaitReason.NO_KEY, None)
     is_clock_known = is_driven or view.time_scale == 1
     gauges = tuple(_gauges(view, view.limits, status, is_driven=is_driven)) if view.limits and status else ()
     return Slot(

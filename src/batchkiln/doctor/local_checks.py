@@ -151,7 +151,7 @@ def _check_account_keys(profile: Profile, account: Account) -> Iterator[CheckRes
         )
     for source, key in keys:
         if key and _is_readable_by_others(profile, source):
-            path = shlex.quote(str(profile.folder / Path(source.file or "").expanduser()))
+            path = shlex.quote(str(source.path(profile.folder)))
             yield warn(check, f"{source} can be read by other users", f"chmod 600 {path}")
     found = sum(key is not None for _, key in keys)
     yield ok(check, f"{found} found" if found > 1 else f"found in {next(source for source, key in keys if key)}")
@@ -161,7 +161,7 @@ def _is_readable_by_others(profile: Profile, source: KeySource) -> bool:
     if source.file is None:
         return False
     try:
-        mode = (profile.folder / Path(source.file).expanduser()).stat().st_mode
+        mode = source.path(profile.folder).stat().st_mode
     except OSError:
         return False
     return bool(mode & (stat.S_IRGRP | stat.S_IROTH))

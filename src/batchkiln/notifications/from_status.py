@@ -13,7 +13,7 @@ from batchkiln.core.responses import AccountProblem
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.notifications.from_events import ITEMS_NAMED, notification_id
-from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, CALLS, misunderstanding
+from batchkiln.presentation.account_errors import ACCOUNT_ADVICE, CALLS, key_missing_text, misunderstanding
 from batchkiln.presentation.formatting import format_minute, plural
 from batchkiln.store import ChangeNotifier, Expiring, Reader, Store
 from batchkiln.worker.account_worker import AccountWorker
@@ -33,14 +33,18 @@ class RunningEngine(Protocol):
     news: ChangeNotifier
     control: RunState
     workers: list[AccountWorker]
+    without_key: dict[tuple[str, str], tuple[str, datetime]]
 
 
 async def status_notifications(engine: RunningEngine, reader: Store, uid: str) -> list[Notification]:
     """Return the notifications about the run's accounts and about results that will expire soon."""
-    if not engine.workers:
-        return []
-    notifications: list[Notification] = []
     scope = engine.control.scope
+    notifications = [
+        _without_key(name, engine.without_key[name], uid, await reader.read(_audience, scope, name[0]))
+        for name in list(engine.without_key)
+    ]
+    if not engine.workers:
+        return notifications
     # Only the run's own connection contains its selection.
     outstanding = await engine.store.read(lambda reader: reader.jobs.outstanding(scope))
     for worker in engine.workers:
@@ -113,6 +117,21 @@ def _blocked(worker: AccountWorker, uid: str, audience: frozenset[str] | None) -
         text=text,
         recipients=audience,
         data={"profile": worker.viewpoint.profile, "account": worker.viewpoint.account, "problem": problem.value},
+    )
+
+
+def _without_key(
+    account: tuple[str, str], missing: tuple[str, datetime], uid: str, audience: frozenset[str] | None
+) -> Notification:
+    name, (places, since) = "/".join(account), missing
+    return Notification(
+        id=notification_id(uid, NotificationKind.ACCOUNT_BLOCKED, name, "key_missing", since),
+        kind=NotificationKind.ACCOUNT_BLOCKED,
+        at=since,
+        title=f"{name} cannot work: it has no API key",
+        text=f"{name}: {key_missing_text(places)}. Nothing is lost, and queued items stay queued.",
+        recipients=audience,
+        data={"profile": account[0], "account": account[1], "problem": "key_missing"},
     )
 
 

@@ -46,6 +46,14 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
 }
 
 
+def key_missing_text(places: str) -> str:
+    """Return the cause and the remedy of an account without an API key, as a clause behind its name and a colon."""
+    return (
+        f"it has no API key: none was found in {sanitize(places)}. Put it there; a file is read again within a minute, "
+        "and after any other change, start the process that runs the queue again"
+    )
+
+
 def blocked_text(blocked: AccountBlocked) -> str:
     """Return the remedy for an account that cannot work, and the words of the service, or else of the network."""
     return f"{ACCOUNT_ADVICE[blocked.problem]}. {_words_of(blocked)}"

@@ -1,5 +1,6 @@
 """Reads the jobs, accounts and workers that `status`, `run` and `work` show, in one snapshot."""
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -163,6 +164,10 @@ class Overview(Shown):
         """Whether any process runs the queue."""
         return self.lease is not None or (self.shared_by is not None and bool(self.shared_by.alive))
 
+    def lacks_key(self, view: AccountView) -> bool:
+        """Whether the one process that runs the queue found no API key of an account with work."""
+        return self.lease is not None and view.summary.key_missing is not None
+
     @property
     def silent_profiles(self) -> frozenset[str]:
         """The profiles whose service does not answer, as far as the queue knows."""
@@ -194,13 +199,14 @@ def read_overview(
         (), account_views, held if held is not None and held.is_alive else None, _shared_by(reader, config)
     )
     silent = overview.silent_profiles if overview.is_driven else frozenset()
+    idle = _without_key(reader, config, overview, summaries)
     jobs = tuple(
         JobView(
             summary=summary,
             now=times[summary.profile],
             job_end=_NO_ANSWER
             if summary.profile in silent
-            else ends.get(summary.name) or _without_forecast(summary, profile),
+            else idle.get(summary.name) or ends.get(summary.name) or _without_forecast(summary, profile),
             examples=reader.jobs.problem_items(summary.name) if summary.problems else {},
             time_scale=profile.time_scale if profile else 1.0,
             is_embedded=profile is not None and profile.is_embedded,
@@ -235,6 +241,21 @@ def read_status(
     return replace(
         overview, accounts=tuple(replace(view, wait=waits.get(view.summary.id)) for view in overview.accounts)
     )
+
+
+def _without_key(
+    reader: Reader, config: Config, overview: Overview, summaries: Sequence[JobSummary]
+) -> dict[str, JobEnd]:
+    """Return the ends of the jobs that cannot begin their items because no account of theirs has an API key."""
+    missing = {(view.summary.profile, view.summary.name) for view in overview.accounts if overview.lacks_key(view)}
+    found = {}
+    for summary in summaries if missing else ():
+        profile = config.profiles.get(summary.profile)
+        if profile is not None and summary.left and not summary.under_way:
+            names = json.loads(reader.jobs.account_names(summary.name)) or profile.account_names[:1]
+            if all((summary.profile, name) in missing for name in names):
+                found[summary.name] = JobEnd(reason=f"{sanitize(', '.join(names))} has no API key")
+    return found
 
 
 _NO_ANSWER: Final = JobEnd(reason="the service is not available")
@@ -291,7 +312,8 @@ def service_time(reader: Reader, config: Config, name: str, machine_now: datetim
 def _account(account: AccountSummary, config: Config, now: datetime) -> AccountView:
     profile = config.profiles.get(account.profile)
     if profile is None or account.name not in {each.name for each in profile.accounts}:
-        account = replace(account, outage=None)  # nobody asks for it any more, so nobody records the end
+        # Nobody asks for it any more, so nobody records the end.
+        account = replace(account, outage=None, key_missing=None)
     usage = account.usage if profile is None else usage_today(account, profile, now)
     if profile is None:
         return AccountView(account, usage, None, now)

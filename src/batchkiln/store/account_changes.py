@@ -11,6 +11,7 @@ from batchkiln.core.queue_changes import (
     CircumstancesKnown,
     HoldImposed,
     HoldsCapped,
+    KeyMissing,
     KeysConfigured,
     OutageBegan,
     OutageEnded,
@@ -71,10 +72,23 @@ def update_account(
             _end_outage(connection, profile, account_id, to_milliseconds(now.instant))
         case TimeKnown():
             remember_time(connection, profile, now)
-        case KeysConfigured(fingerprints=fingerprints):
-            _resume_held_for_key(connection, account_id, fingerprints, to_milliseconds(now.instant))
+        case KeyMissing() | KeysConfigured():
+            _know_keys(connection, account_id, change, to_milliseconds(now.instant))
         case _:
             assert_never(change)
+
+
+def _know_keys(connection: Session, account_id: int, change: KeyMissing | KeysConfigured, now: int) -> None:
+    """Store whether an account lacks an API key, where `accounts.sql` reads it, and resume what one of them allows."""
+    places = change.places if isinstance(change, KeyMissing) else None
+    write_meta(connection, f"key_missing/{account_id}", places)
+    if isinstance(change, KeysConfigured):
+        _resume_held_for_key(connection, account_id, change.fingerprints, now)
+
+
+def forget_missing_keys(connection: Session) -> None:
+    """Delete what earlier runs have stored of accounts without an API key."""
+    connection.execute(query("forget_missing_keys"))
 
 
 def remember_time(connection: Session, profile: str, now: ClockReading) -> None:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AccountSummary:
-    """An account's usage on its latest day, the waits that the service imposed, and its present outage."""
+    """An account's usage on its latest day, the waits that the service imposed, and its present outage.
+
+    `key_missing` names the places where the process that runs the queue has found no API key; None if it needs none.
+    """
 
     id: int
     profile: str
@@ -32,6 +35,7 @@ class AccountSummary:
     reads_held: HeldUntil | None
     misunderstood: tuple[Misunderstood, ...] = ()
     outage: Outage | None = None
+    key_missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class AccountStanding:
     is_ready: bool
     misunderstood: tuple[Misunderstood, ...] = ()
     outage: Outage | None = None
+    key_missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,7 @@ class Accounts:
             is_ready=ready_inputs(self._connection, row["id"], inputs) >= set(inputs),
             misunderstood=misunderstood(self._connection, row["id"]),
             outage=outage_of(row),
+            key_missing=row["key_missing"],
         )
 
     def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
@@ -151,6 +157,7 @@ def _account(row: Row, not_understood: tuple[Misunderstood, ...]) -> AccountSumm
         reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
         misunderstood=not_understood,
         outage=outage_of(row),
+        key_missing=row["key_missing"],
     )
 
 

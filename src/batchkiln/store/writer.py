@@ -11,7 +11,7 @@ from batchkiln.core.selection import Selection
 from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import hooks, known_journals, misunderstood, operations, versions
-from batchkiln.store.account_changes import service_time
+from batchkiln.store.account_changes import forget_missing_keys, service_time
 from batchkiln.store.applied_contents import Contents
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
@@ -173,6 +173,10 @@ class Writer(Reader):
     def follow_changes_of_selected(self, scope: Scope) -> None:
         """Update the selection of a run after changes by another process of the selected items and of their sources."""
         follow_changes(self._connection, scope)
+
+    def forget_missing_keys(self) -> None:
+        """Forget the accounts for which earlier runs found no API key."""
+        forget_missing_keys(self._connection)
 
     def count_selected(self) -> int:
         """Return the number of selected items that are queued, including their sources."""

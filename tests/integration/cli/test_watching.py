@@ -165,3 +165,45 @@ def test_folder_that_is_not_there_is_two(workspace: Workspace) -> None:
     """A mistyped folder is told, and none is made."""
     assert workspace.call("watch", "inbux").exit == 2
     assert not (workspace.folder / "inbux").exists()
+
+
+def configured(workspace: Workspace) -> Path:
+    """Configure an account of a service that nobody is to ask, and return the file of its API key."""
+    (workspace.folder / "batchkiln.yaml").write_text(
+        "default_profile: studio\nprofiles:\n  studio:\n    base_url: http://127.0.0.1:9/api/v1\n"
+        "    accounts:\n      - {name: anna, keys: [{file: anna.key}]}\n"
+    )
+    return workspace.folder / "anna.key"
+
+
+@pytest.mark.parametrize("command", [("watch", "inbox"), ("work", "--forever")])
+def test_missing_key_ends_the_start_before_there_is_work(workspace: Workspace, command: tuple[str, ...]) -> None:
+    """A process that waits for work would otherwise find out at night."""
+    configured(workspace)
+    (workspace.folder / "inbox").mkdir()
+
+    result = workspace.call(*command)
+
+    assert result.exit == 2
+    assert "account anna: no API key found in the file anna.key" in result.err
+
+
+def test_key_that_has_gone_since_the_start_needs_a_person(workspace: Workspace, inbox: Path) -> None:
+    """The process stays, because the key may come back; whoever looks at the queue is told."""
+    configured(workspace).write_text("a-key-of-anna")
+    watcher = watching(workspace)
+    try:
+        (workspace.folder / "anna.key").unlink()
+        put(workspace, inbox, "foxes")
+        until_logged(watcher, "account_postponed")
+
+        status, shown = workspace.call("status").out, workspace.call("show", "foxes", "fox-1").out
+    finally:
+        interrupt(watcher)
+
+    assert "the account studio/anna cannot work: it has no API key: none was found in the file anna.key" in " ".join(
+        status.split()
+    )
+    assert "ends in" not in status
+    assert "the account has no API key" in shown
+    assert "continues by itself" not in shown

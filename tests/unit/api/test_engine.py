@@ -9,10 +9,15 @@ import pytest_asyncio
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.engine import Engine, open_engine
-from batchkiln.config import Config, Profile
+from batchkiln.clock import machine_now
+from batchkiln.config import Account, Config, KeyNotFound, KeySource, Profile
 from batchkiln.core.selection import Selection
+from batchkiln.dashboard.live_state import LiveState
+from batchkiln.dashboard.snapshot import Level, headline, read_snapshot
+from batchkiln.notifications.from_status import status_notifications
 from batchkiln.store import Store, Writer
 from batchkiln.store.operations import redo
+from batchkiln.worker.startup import resume_held
 from support.queue_file import JOB, NOW, QueueFile, spec
 
 ACCOUNT = 1
@@ -55,3 +60,53 @@ async def test_workers_that_read_the_selection_before_it_followed_a_change_read_
     assert seen.total == 0
     assert (await engine.outstanding(engine.control.scope)).total == 1
     assert engine.news.has_news(ACCOUNT, version)
+
+
+async def test_account_whose_key_has_gone_is_told_on_all_pages_until_it_is_back(tmp_path: Path) -> None:
+    """A page of another process knows it from the queue; the metric, the headline and the webhook say the same."""
+    queue = QueueFile(tmp_path / "queue.db")
+    account = Account("anna", (KeySource(file="anna.key"),))
+    profile = Profile("studio", "https://api.example/api/v1", (account,), folder=tmp_path)
+    app = AppContext(queue.path, Config({"studio": profile}, "studio"), working_dir=tmp_path)
+    store = await Store.open_for_writing(queue.path)
+    try:
+        async with open_engine(store, app, command="watch") as engine:
+            with pytest.raises(KeyNotFound, match=r"account anna: no API key found in the file anna\.key"):
+                engine.check_keys()
+            await engine.new_workers()
+            queue.apply([spec("fox")], job=replace(JOB, output_dir=str(tmp_path)), profile="studio")
+            engine.on_wakeup()
+            await engine.new_workers()
+
+            missing = await store.read(
+                lambda reader: headline(read_snapshot(reader, app.config, machine_now(), LiveState()))
+            )
+            (told,) = await status_notifications(engine, store, "uid")
+            (tmp_path / "anna.key").write_text("a-key-of-anna")
+            engine.check_keys()
+            engine.on_wakeup()
+            (worker,) = await engine.new_workers()
+            await resume_held(worker)
+            found = await store.read(
+                lambda reader: headline(read_snapshot(reader, app.config, machine_now(), LiveState()))
+            )
+            untold = await status_notifications(engine, store, "uid")
+    finally:
+        await store.close()
+        queue.connection.close()
+
+    assert missing.level is Level.HELP
+    assert "studio/anna cannot work: it has no API key: none was found in the file anna.key" in str(missing.reasons[0])
+    assert (told.kind, told.data["problem"]) == ("account_blocked", "key_missing")
+    assert found.level is Level.FINE
+    assert untold == []
+
+
+def test_key_file_may_be_a_credential_of_any_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systemd names the folder in a variable, so one configuration serves each unit."""
+    (tmp_path / "studio").write_text("a-key")
+    source = KeySource(file="${CREDENTIALS_DIRECTORY}/studio")
+
+    assert source.read(tmp_path / "elsewhere") is None
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert source.read(tmp_path / "elsewhere") == "a-key"

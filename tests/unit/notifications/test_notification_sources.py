@@ -31,6 +31,7 @@ def happened(world: World, cursor: int = 0) -> list[Notification]:
 def driver_of(world: World) -> Any:  # noqa: ANN401  as much of a driver as is looked at
     return SimpleNamespace(
         workers=world.workers,
+        without_key={},
         control=world.control,
         store=Store(world.database),
     )
