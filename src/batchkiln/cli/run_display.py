@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import inf
+from pathlib import Path
+from shutil import which
 from typing import Final
 
 from batchkiln.api import hide_passwords
@@ -245,7 +247,14 @@ def _viewing(result: RunResult, *, is_noted: bool) -> Iterator[str]:
     names = [view.summary.name for view in result.views if view.summary.items[ItemState.DONE]]
     if names and result.did_anything and not result.left:
         job = command_arguments(names[0]) if len(names) == 1 else "JOB"
-        yield f"To look at the results: `batchkiln dashboard`, or `batchkiln report {job}` for one HTML file."
+        yield f"To look at the results: `{_program()} dashboard`, or `{_program()} report {job}` for one HTML file."
+
+
+def _program() -> str:
+    """Return the program's name, or the path it was started by where the name alone would not be found."""
+    started = Path(sys.argv[0])
+    is_by_path = started.name == "batchkiln" and started.is_file()  # not `python -m`, nor a program that imports it
+    return shlex.quote(sys.argv[0]) if is_by_path and which("batchkiln") is None else "batchkiln"
 
 
 def _accounts(result: RunResult) -> Iterator[str]:

@@ -221,3 +221,17 @@ def test_a_run_that_ended_says_how_to_look_at_the_results(capsys: pytest.Capture
 
     print_run_summary(RunResult((LEFT,)), common("run", "birds.yaml"))
     assert "batchkiln report" not in capsys.readouterr().err
+
+
+def test_the_hint_has_the_path_of_a_program_that_is_not_on_the_path(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As after `.venv/bin/batchkiln run`, without the environment being active."""
+    program = tmp_path / "batchkiln"
+    program.touch()
+    monkeypatch.setattr("sys.argv", [str(program)])
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+
+    print_run_summary(RunResult((DONE,)), common("run", "birds.yaml"))
+
+    assert f"`{program} dashboard`" in capsys.readouterr().err
