@@ -70,8 +70,11 @@ def _of_other_jobs(reader: Reader, jobs: Sequence[str]) -> str:
 
 def _cost(summaries: Sequence[JobSummary]) -> str:
     unquoted = sum(summary.queued_unquoted for summary in summaries)
-    more = f" and {unquoted:,} without a quote" if unquoted else ""
-    return f"about {plural(sum(summary.queued_cost for summary in summaries), 'credit')}{more}"
+    cost = sum(summary.queued_cost for summary in summaries)
+    without = f"{unquoted:,} without a quote"
+    if unquoted and not cost:
+        return without
+    return f"about {plural(cost, 'credit')}{f' and {without}' if unquoted else ''}"
 
 
 def to_resume(job: str, options: str = "", *, is_driven: bool = False) -> str:

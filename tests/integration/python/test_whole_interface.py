@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, cast, get_args
 
 import pytest
+from structlog.testing import capture_logs
 
 import batchkiln
 from batchkiln import ItemState
@@ -319,20 +320,19 @@ def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -
     assert "<b>" not in "".join(pages)
 
 
-def test_a_service_that_never_answers_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_service_that_never_answers_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The argument bounds the wait; the result has the status of the command and names the account."""
     config = unreachable(monkeypatch)
     with batchkiln.open_queue_sync(tmp_path / "queue.db", config=config, working_dir=tmp_path) as queue:
         queue.enqueue(FOXES, no_catalogue=True)
         with pytest.raises(batchkiln.InputError, match="contact_timeout must be a number of seconds"):
             queue.run(contact_timeout=-1)
-        ending = queue.run(contact_timeout=0.01)
+        with capture_logs() as lines:
+            ending = queue.run(contact_timeout=0.01)
 
     assert (int(ending.exit_status), ending.left) == (4, 2)
     assert "cannot work: studio/main: unreachable" in repr(ending)
-    assert re.search(r"until.{1,5}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", caplog.text)
+    assert re.search(r"until.{1,5}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", repr(lines))
 
 
 def test_a_run_waits_a_minute_for_the_first_answer_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
