@@ -42,6 +42,8 @@ START_SECONDS = 0.5
 STATUS_SECONDS = 0.3
 RECIPE = Recipe("epsilon-2", Mode.TEXT_TO_IMAGE, (("resolution", "512x512"),), 0, None, 3)
 NOW = ServiceDay().start
+EVERY_MS = 86_400
+"""A day's 2,000 credits are a thousand items of two. A start compares the attempts of the last fourteen days."""
 STATUS = "status bench --json --queue queue.db"
 
 CONFIG = """
@@ -98,7 +100,7 @@ _DONE = (
         body, checksum, quote_credits, cost_credits, day_start_at, sends, answers, generation_id, generation_status,
         generation_created_at, recorded_at, ended_at)
     SELECT id, job_id, :account_id, 1, 'succeeded', 0, 'bench-' || id, 'key', CAST(prompt AS BLOB), 0, 2, 2, 0, 1, 1,
-        'gen_' || id, 'success', 0, 0, 15000 FROM item WHERE id <= :done""",
+        'gen_' || id, 'success', :every_ms * id, :every_ms * id, :every_ms * id + 15000 FROM item WHERE id <= :done""",
     """INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)
     SELECT item_id, id, 1, 'image', '/bench/out/item-' || item_id || '.png', 100000, hex(item_id), 'image/png', 16000
     FROM attempt""",
@@ -114,7 +116,7 @@ _DONE = (
 def finish(connection: Session, *, account_id: int, done: int) -> None:
     """Have the first items been generated and fetched, with all that is written down on the way."""
     for statement in _DONE:
-        connection.execute(statement, {"account_id": account_id, "done": done})
+        connection.execute(statement, {"account_id": account_id, "done": done, "every_ms": EVERY_MS})
 
 
 async def fill(folder: Path, count: int) -> float:
