@@ -2,13 +2,15 @@
 
 import ast
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.server import application
+
+if TYPE_CHECKING:
+    from batchkiln.dashboard.context import Context
 
 BENCHMARK: Final = Path(__file__).resolve().parents[3] / "benchmarks" / "pages.py"
 
