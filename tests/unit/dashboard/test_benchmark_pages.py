@@ -21,6 +21,8 @@ def patterns() -> list[str]:
         match statement:
             case ast.Assign(targets=[ast.Name("PAGES")], value=value):
                 return [str(pattern) for pattern in ast.literal_eval(value)]
+            case _:
+                pass
     raise AssertionError("it has no PAGES")
 
 
