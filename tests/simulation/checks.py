@@ -412,8 +412,22 @@ class Aftermath:
                 yield f"{path.name} has not the name of its item {row['item']} of {row['job']}"
         recorded = {row["path"].removeprefix(SCHEME) for row in self._saved}
         for path in (self._folder / "program" / "out").rglob("*"):
-            if path.suffix in MEDIA and str(path) not in recorded:
+            if path.suffix in MEDIA and str(path) not in recorded and not self._is_cut_off(path):
                 yield f"{path.name} stands there and is not recorded"
+
+    def _is_cut_off(self, path: Path) -> bool:
+        """Return whether a program died between naming this file and recording it, and could never ask for it again.
+
+        The next download recognises such a file. A key that is revoked meanwhile permits none.
+        """
+        states, sha256 = {_item(row): row["state"] for row in self._items}, _sha256(path)
+        return any(
+            made.key_sha256 == self._revoked_key
+            and (made.id, sha256) in self._made_files
+            and made.item[0] == path.parent.name
+            and states[made.item] in {"failed", "held"}
+            for made in self._made
+        )
 
     def _tries(self) -> Iterator[str]:
         """No item is tried more often than its manifest allows."""
