@@ -152,6 +152,8 @@ class JobPlan(Shown):
             yield f"{plural(report.changed_count, 'item')} changed after being sent"
         if report.paid_before and not allows_duplicates:
             yield f"{plural(report.paid_before, 'item')} would be paid for again under new ids"
+        if report.redo_refusal is not None:
+            yield report.redo_refusal.reason
 
     @property
     def to_send(self) -> int:

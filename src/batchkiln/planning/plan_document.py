@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 from typing import Any, TypedDict
 
+from batchkiln.api.documents import redo_document
 from batchkiln.core.provider import create_path
 from batchkiln.core.request import request_body
 from batchkiln.core.states import ItemState
@@ -107,6 +108,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
             "unpriced": job.to_make_unpriced,
             "to_choose": manifest.chains.to_choose,
         },
+        "redo": redo_document(manifest.report),
         "stale": manifest.chains.stale,
         "unpriced": job.unpriced_items,
         "unpriced_groups": [

@@ -15,6 +15,7 @@ from batchkiln.core.polling import RETENTION
 from batchkiln.core.rate_limits import Limits
 from batchkiln.outputs.paths import taken_names
 from batchkiln.planning.plan import AffectedItem, JobPlan, Plan
+from batchkiln.presentation.confirmations import redo_effects_text
 from batchkiln.presentation.formatting import plural
 
 _REMEDIES: Final = {
@@ -82,6 +83,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         )
     yield from _retention_warnings(job)
     yield from _profile_warnings(job)
+    yield from _redo_warnings(job)
     yield from _chain_warnings(job)
     yield from _upload_warnings(job, profile.limits)
     told = _reasons(plan, job.manifest.profile)
@@ -146,6 +148,15 @@ def _profile_warnings(job: JobPlan) -> Iterator[PlanWarning]:
             f"its items have the profile {profile}: `run` moves them to {job.manifest.profile}, since none was sent. "
             f"With `--profile {profile}` they stay there",
         )
+
+
+def _redo_warnings(job: JobPlan) -> Iterator[PlanWarning]:
+    """Warn of what `--on-change redo` takes from what exists, in the words of `redo`."""
+    name, report = job.manifest.spec.name, job.manifest.report
+    if report.redo_refusal is not None:
+        yield PlanWarning("redo_over_budget", name, one_line_diagnostic(report.redo_refusal))
+    for sentence in redo_effects_text(report.redo_effects, "what is made again"):
+        yield PlanWarning("redo_effects", name, sentence)
 
 
 def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
