@@ -85,7 +85,10 @@ class JobEndDocument(TypedDict):
 
 
 class JobDocument(JobEndDocument):
-    """A job with its progress. `items` has a count for each state, and `total`."""
+    """A job with its progress. `items` has a count for each state, and `total`.
+
+    `stale` counts done items that were made from what is no longer current; null where they were not counted.
+    """
 
     job: str
     description: str
@@ -102,6 +105,7 @@ class JobDocument(JobEndDocument):
     problems: list[JobProblemDocument]
     to_review: int
     to_choose: int
+    stale: int | None
     waiting: WaitingDocument
     warnings: list[str]
 
@@ -143,6 +147,7 @@ def job_document(view: JobView) -> JobDocument:
         ],
         "to_review": summary.to_review,
         "to_choose": summary.to_choose,
+        "stale": view.stale,
         "waiting": {
             "items": summary.waiting,
             "stuck": summary.stuck,

@@ -1,7 +1,7 @@
 """Reads the jobs, accounts and workers that `status`, `run` and `work` show, in one snapshot."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -33,7 +33,8 @@ class JobView(Shown):
     `now` is service time. `job_end` is what the forecast knows of the end. `examples` maps each group of problem items
     to the name of one of them. `time_scale` is service seconds per real second. `is_embedded` is true for the
     local service of this program. `credit_price` is the configured price of a credit. Without `is_driven`, no process
-    runs the queue, and the end is that of a run which starts now.
+    runs the queue, and the end is that of a run which starts now. `stale` is the number of done items that were made
+    from what is no longer current; None in the looks of a run at work, which do not count them.
     """
 
     summary: JobSummary
@@ -44,6 +45,7 @@ class JobView(Shown):
     is_embedded: bool = False
     credit_price: CreditPrice | None = None
     is_driven: bool = True
+    stale: int | None = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         summary = self.summary
@@ -53,6 +55,7 @@ class JobView(Shown):
         yield "ends", self.end
         yield "paused", summary.is_paused or None
         yield "waits", self.waits_for_person
+        yield "stale", self.stale or None
         yield "service", self.service_note
 
     @property
@@ -225,8 +228,11 @@ def read_status(
     machine_now: datetime,
     observed: Mapping[str, datetime] | None = None,
 ) -> Overview:
-    """Read an overview as above. If everything of a queue that is run waits, its accounts have their waits as well."""
-    overview = read_overview(reader, config, names, machine_now, observed)
+    """Read an overview as above, with the stale items of each job.
+
+    If everything of a queue that is run waits, its accounts have their waits as well.
+    """
+    overview = with_stale(reader, read_overview(reader, config, names, machine_now, observed))
     at_work = [view.summary for view in overview.jobs if view.summary.left]
     if not overview.is_driven or not at_work or any(summary.under_way for summary in at_work):
         return overview
@@ -241,6 +247,16 @@ def read_status(
     return replace(
         overview, accounts=tuple(replace(view, wait=waits.get(view.summary.id)) for view in overview.accounts)
     )
+
+
+def with_stale(reader: Reader, overview: Overview) -> Overview:
+    """Return the overview with the number of stale items of each job."""
+    return replace(overview, jobs=views_with_stale(reader, overview.jobs))
+
+
+def views_with_stale(reader: Reader, views: Iterable[JobView]) -> tuple[JobView, ...]:
+    """Return the jobs with the number of their stale items, which takes a look at each source of the queue."""
+    return tuple(replace(view, stale=reader.items.stale_count(view.summary.name)) for view in views)
 
 
 def _without_key(

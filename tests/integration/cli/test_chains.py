@@ -279,6 +279,11 @@ def test_redo_stale_makes_again_what_was_made_from_an_earlier_version(workspace:
     assert "Nothing to do." in again.out
     assert f"owls: 1 item is stale, because what it was made from is no longer current: {command}" in again.err
     assert command in workspace.call("status").out.replace("\n", " ")
+    assert command in workspace.call("status", "owls").out.replace("\n", " ")
+    assert command in workspace.call("status", "--watch").out.replace("\n", " ")
+    assert workspace.call("status", "owls", "--json").document["stale"] == 1
+    (end,) = [line for line in workspace.call("run", manifest, "--json").lines if line["event"] == "run_ended"]
+    assert end["jobs"][0]["stale"] == 1
     redone = workspace.call("redo", "owls", "--stale")
     assert "may cost 50 credits" in redone.err
     assert "owls: 1 item queued again." in redone.out
