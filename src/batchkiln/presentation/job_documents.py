@@ -233,18 +233,22 @@ class _Account(TypedDict):
     creates_held: HeldDocument | None
     reads_held: HeldDocument | None
     outage: OutageDocument | None
+    key_missing: str | None
     not_understood: list[MisunderstoodDocument]
 
 
 class AccountDocument(_Account, total=False):
-    """An account. `driven_by` is included only if workers share the queue."""
+    """An account. `key_missing` names the places where the process that runs the queue found no API key, or is null.
+
+    `driven_by` is included only if workers share the queue.
+    """
 
     driven_by: str | None
 
 
-def account_document(view: AccountView, shared_by: SharedBy | None = None) -> AccountDocument:
-    """Return an account as `status --json` prints it."""
-    limits, outage = view.limits, view.summary.outage
+def account_document(view: AccountView, overview: Overview) -> AccountDocument:
+    """Return an account of an overview as `status --json` prints it."""
+    limits, outage, shared_by = view.limits, view.summary.outage, overview.shared_by
     document: AccountDocument = {
         "profile": view.summary.profile,
         "account": view.summary.name,
@@ -261,6 +265,7 @@ def account_document(view: AccountView, shared_by: SharedBy | None = None) -> Ac
         "creates_held": _held_document(view.summary.creates_held, view),
         "reads_held": _held_document(view.summary.reads_held, view),
         "outage": None if outage is None else {"since": iso(outage.since), "reason": outage.reason},
+        "key_missing": view.summary.key_missing if overview.lacks_key(view) else None,
         "not_understood": [
             {
                 "call": entry.call.value,
@@ -332,7 +337,7 @@ def accounts_document(overview: Overview) -> AccountsDocument:
     """Return the accounts, and the process that runs the queue."""
     lease, shared_by = overview.lease, overview.shared_by
     document: AccountsDocument = {
-        "accounts": [account_document(view, shared_by) for view in overview.accounts],
+        "accounts": [account_document(view, overview) for view in overview.accounts],
         "driver": None
         if lease is None
         else {
