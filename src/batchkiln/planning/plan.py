@@ -119,6 +119,15 @@ class JobPlan(Shown):
         return self.affected.get(group, ())
 
     @property
+    def rejections(self) -> Mapping[str, str]:
+        """The named items that would be rejected, each with its error code, or `refused` by the service."""
+        return {
+            item.name: group.obstacle.value if isinstance(group, Unpayable) else "refused"
+            for group, items in self.affected.items()
+            for item in items
+        }
+
+    @property
     def unpriced_items(self) -> int:
         """The number of items without a price."""
         return sum(group.items for group in self.unpriced)

@@ -94,7 +94,7 @@ def plan_document(plan: Plan) -> PlanDocument:
 
 
 def _job_document(job: JobPlan) -> dict[str, Any]:
-    manifest, numbers = job.manifest, job.manifest.numbers
+    manifest, numbers, rejections = job.manifest, job.manifest.numbers, job.rejections
     return {
         "job": manifest.spec.name,
         "profile": manifest.profile,
@@ -131,6 +131,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
                 "state": None if change.state is None else change.state.value,
                 "fields": list(change.fields) if change.kind is not ChangeKind.NEW else [],
                 "reason": change.reason,
+                "rejected": rejections.get(change.item),
             }
             for change in manifest.changes
         ],
