@@ -128,6 +128,16 @@ class JobPlan(Shown):
         }
 
     @property
+    def sufficient_budget(self) -> int | None:
+        """The `budget.credits` that pays for all items within the other limits; None if an item has no price."""
+        if self.unpriced:
+            return None
+        queued = [entry for entry in self.manifest.counts if entry.state is ItemState.QUEUED]
+        cost = sum(entry.count * (entry.cost_credits or 0) for entry in queued)
+        others = [each for each in self.unpayable if each.obstacle is not BudgetLimit.OVER_JOB_BUDGET]
+        return self.manifest.committed + cost - sum(each.count * each.cost for each in others)
+
+    @property
     def unpriced_items(self) -> int:
         """The number of items without a price."""
         return sum(group.items for group in self.unpriced)

@@ -146,6 +146,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
             }
             for each in job.unpayable
         ],
+        "sufficient_budget": job.sufficient_budget,
         "refused": [
             {
                 "model": each.model,

@@ -18,11 +18,11 @@ from batchkiln.planning.plan import AffectedItem, JobPlan, Plan
 from batchkiln.presentation.confirmations import redo_effects_text
 from batchkiln.presentation.formatting import plural
 
-_REMEDIES: Final = {
-    BudgetLimit.OVER_CAP: ("its cap", "raise max_cost_credits, or request less"),
-    BudgetLimit.OVER_DAY: ("the account's daily credit limit", "request less: it exceeds a whole day's limit"),
-    BudgetLimit.OVER_JOB_DAY: ("the job's budget.credits_per_day", "raise it, or request less"),
-    BudgetLimit.OVER_JOB_BUDGET: ("the rest of the job's budget.credits", "raise it to generate all of them"),
+_LIMITS: Final = {
+    BudgetLimit.OVER_CAP: "its cap",
+    BudgetLimit.OVER_DAY: "the account's daily credit limit",
+    BudgetLimit.OVER_JOB_DAY: "the job's budget.credits_per_day",
+    BudgetLimit.OVER_JOB_BUDGET: "the rest of the job's budget.credits",
 }
 
 
@@ -73,7 +73,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             "files_there_already", name, f"{describe_taken_files(job.manifest.spec, taken)}; {TAKEN_REMEDY}"
         )
     for unpayable in job.unpayable:
-        yield _never_sent_warnings(unpayable, job.named(unpayable))
+        yield _never_sent_warnings(unpayable, job)
     for refused in job.refused:
         yield PlanWarning(
             "refused",
@@ -204,13 +204,29 @@ def one_line_diagnostic(warning: Diagnostic) -> str:
     return f"{place}{warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
 
 
-def _never_sent_warnings(unpayable: Unpayable, named: Sequence[AffectedItem]) -> PlanWarning:
-    what, remedy = _REMEDIES[unpayable.obstacle]
+def _never_sent_warnings(unpayable: Unpayable, job: JobPlan) -> PlanWarning:
+    what, remedy = _LIMITS[unpayable.obstacle], _remedy(unpayable, job)
     message = (
         f"{_items(unpayable.count)} would be rejected: {unpayable.cost:,} credits each exceed {what} "
-        f"({unpayable.limit:,}); {remedy}{_names(unpayable.count, named)}"
+        f"({unpayable.limit:,}); {remedy}{_names(unpayable.count, job.named(unpayable))}"
     )
     return PlanWarning(unpayable.obstacle.value, unpayable.job, message)
+
+
+def _remedy(unpayable: Unpayable, job: JobPlan) -> str:
+    """Return what to change, with the figure that would suffice if it is known."""
+    match unpayable.obstacle:
+        case BudgetLimit.OVER_CAP:
+            return f"raise max_cost_credits to {unpayable.cost:,}, or request less"
+        case BudgetLimit.OVER_DAY:
+            return "request less: it exceeds a whole day's limit"
+        case BudgetLimit.OVER_JOB_DAY:
+            return f"raise it to at least {unpayable.cost:,}, or request less"
+        case BudgetLimit.OVER_JOB_BUDGET:
+            enough = job.sufficient_budget
+            if enough is None:
+                return "raise it to generate all of them; the figure is not known while items have no price"
+            return f"raise budget.credits to {enough:,} to generate all of them"
 
 
 def _names(count: int, named: Sequence[AffectedItem]) -> str:

@@ -33,6 +33,11 @@ def test_items_that_can_never_be_paid_are_named_with_their_places(workspace: Wor
     found = sorted(chain.from_iterable(named(job["unpayable"])))
     assert found == [("capped", 7), ("dear", 9), ("last", 8)]
     assert "capped (foxes.yaml:7)" in text.out + text.err
+    said = " ".join(text.out.split())
+    assert "raise max_cost_credits to 2, or request less" in said
+    assert f"raise budget.credits to {job['sufficient_budget']} to generate all of them" in said
+    costs = {each["code"]: each["cost_credits"] for each in job["unpayable"]}
+    assert job["sufficient_budget"] == 2 + 2 + costs["over_job_budget"]
     assert "  + paid  epsilon-2 text-to-image\n" in text.out
     assert "  x capped  epsilon-2 text-to-image, would be rejected (over_cap)\n" in text.out
     assert {change["item"]: change["rejected"] for change in job["changes"]} == {
