@@ -27,7 +27,7 @@ from batchkiln.core.selection import Selection
 from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.manifest import IN_PROGRAM, as_stream
 from batchkiln.manifest.typed_fields import AnyItem, JobFields, Manifest
-from batchkiln.presentation.overview import JobView, Overview, read_overview, with_stale
+from batchkiln.presentation.overview import JobView, Overview, in_full, read_overview
 from batchkiln.store import (
     ApplyOptions,
     DatabaseUrl,
@@ -459,7 +459,7 @@ class Queue(Changes):
     async def _overview(self, names: Sequence[str] | None) -> Overview:
         observed = self._engine.observed_times() if self._engine is not None else {}
         return await self.reader.read(
-            lambda reader: with_stale(reader, read_overview(reader, self.app.config, names, machine_now(), observed))
+            lambda reader: in_full(reader, read_overview(reader, self.app.config, names, machine_now(), observed))
         )
 
     async def items(self, job: str, *, state: ItemState | StateNames | None = None) -> AsyncGenerator[ItemSummary]:

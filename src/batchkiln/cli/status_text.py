@@ -135,7 +135,8 @@ def problem_lines(view: JobView) -> Iterator[Text]:
         if item is not None:
             yield Text(f"    `batchkiln show {command_arguments(name, item)}`", style="dim")
         if problem.state is ItemState.REJECTED:
-            yield Text(f"    {remedy_of_rejected(problem.code, view.summary.manifest_path)}", style="dim")
+            remedy = remedy_of_rejected(problem.code, view.summary.manifest_path, view.sufficient_budget)
+            yield Text(f"    {remedy}", style="dim")
     states = {problem.state for problem in view.summary.problems}
     if retried := [state for state in NOT_DELIVERED if state in states and state is not ItemState.REJECTED]:
         choice = "".join(f" --state {state}" for state in retried) if ItemState.REJECTED in states else ""

@@ -23,12 +23,19 @@ class CreditsDocument(TypedDict):
 
 
 class BudgetDocument(TypedDict):
-    """The budget of a job, and the known cost of its queued items."""
+    """The budget of a job, and the known cost of its queued items.
+
+    `beyond_budget` counts the items left that it does not pay for; null while `queued_unquoted` items leave that open.
+    `sufficient` is the budget that would pay for what was rejected for it; null without such items, if it is not known,
+    and where it was not looked for.
+    """
 
     credits: int | None
     credits_per_day: int | None
     queued_cost: int
     queued_unquoted: int
+    beyond_budget: int | None
+    sufficient: int | None
 
 
 class UnderWayDocument(TypedDict):
@@ -133,6 +140,8 @@ def job_document(view: JobView) -> JobDocument:
             "credits_per_day": summary.budget_credits_per_day,
             "queued_cost": summary.queued_cost,
             "queued_unquoted": summary.queued_unquoted,
+            "beyond_budget": view.known_beyond_budget,
+            "sufficient": view.sufficient_budget,
         },
         "active": [_under_way(entry, view) for entry in summary.under_way],
         "problems": [

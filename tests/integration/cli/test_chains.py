@@ -261,8 +261,12 @@ def test_retry_beyond_the_rest_of_the_budget_says_so_first(workspace: Workspace,
     (workspace.folder / manifest).write_text(text, "utf-8")
     workspace.call("run", manifest)
 
+    status = workspace.call("status", "owls")
+    document = workspace.call("status", "owls", "--json").document
     retried = workspace.call("retry", "owls")
 
+    assert "raise budget.credits to 55 in the manifest, then" in status.out.replace("\n", " ")
+    assert document["budget"]["sufficient"] == 55
     assert "The job's budget.credits has 47 of 52 credits left: what does not fit is rejected." in retried.err
     assert "Raise it to 55 in " in retried.err
 

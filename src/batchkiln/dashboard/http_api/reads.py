@@ -27,7 +27,7 @@ from batchkiln.dashboard.http_api.requests import (
 )
 from batchkiln.presentation.item_documents import event_document, item_document
 from batchkiln.presentation.job_documents import AccountsDocument, JobDocument, accounts_document, job_document
-from batchkiln.presentation.overview import Overview, read_overview, with_stale
+from batchkiln.presentation.overview import Overview, in_full, read_overview
 from batchkiln.presentation.show_documents import ShownItemDocument, review_step_document, shown_item_document
 
 
@@ -64,7 +64,7 @@ async def _overview(call: Call[Any, Any], names: list[str]) -> Overview:
     context = call.context
     times = context.live_state().times
     return await context.reader.read(
-        lambda reader: with_stale(reader, read_overview(reader, context.config, names, context.machine_now(), times))
+        lambda reader: in_full(reader, read_overview(reader, context.config, names, context.machine_now(), times))
     )
 
 
