@@ -213,7 +213,9 @@ def _print_jobs(result: RunResult, common: Common) -> None:
 def _job_line(view: JobView, *, did_anything: bool) -> str:
     summary = view.summary
     items, spent = summary.items, summary.credits
-    parts = [f"{items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done"]
+    parts = [
+        f"{items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done" if summary.total else "it has no items"
+    ]
     parts += [f"{items[state]:,} {state}" for state in (*PROBLEM_STATES, ItemState.CANCELED) if items[state]]
     if left := left_of(view):
         parts.append(f"{left:,} left")

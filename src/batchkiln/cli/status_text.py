@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.api import ProblemGroup
+from batchkiln.cli.output import typed_path
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.chained_inputs import stale_line, waiting_lines
@@ -135,7 +136,8 @@ def problem_lines(view: JobView) -> Iterator[Text]:
         if item is not None:
             yield Text(f"    `batchkiln show {command_arguments(name, item)}`", style="dim")
         if problem.state is ItemState.REJECTED:
-            remedy = remedy_of_rejected(problem.code, view.summary.manifest_path, view.sufficient_budget)
+            manifest = typed_path(view.summary.manifest_path)
+            remedy = remedy_of_rejected(problem.code, manifest, view.sufficient_budget)
             yield Text(f"    {remedy}", style="dim")
     states = {problem.state for problem in view.summary.problems}
     if retried := [state for state in NOT_DELIVERED if state in states and state is not ItemState.REJECTED]:
