@@ -138,9 +138,16 @@ def redo_effects_text(effects: RedoEffects, those: str) -> Iterator[str]:
 
 
 def _over_cap(number: int) -> list[str]:
-    """Return a part of a sentence about items whose quotes exceed their caps."""
+    """Return a part of a sentence about items whose quotes exceed their caps, or the job's budget of a day."""
+    return (
+        [f"{number:,} of them would be rejected and cost nothing, because {over_cap_reason(number)}"] if number else []
+    )
+
+
+def over_cap_reason(number: int) -> str:
+    """Return why so many items would be rejected for what each would cost, as a clause."""
     its = "its quote exceeds its cap" if number == 1 else "their quotes exceed their caps"
-    return [f"{number:,} of them would be rejected and cost nothing, because {its}"] if number else []
+    return f"{its} or the job's budget.credits_per_day"
 
 
 def cost_of_cancel(job: str, preview: CancelReport) -> str:

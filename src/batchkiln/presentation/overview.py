@@ -292,10 +292,11 @@ def full_views(reader: Reader, views: Iterable[JobView]) -> tuple[JobView, ...]:
 def _sufficient_budget(reader: Reader, summary: JobSummary) -> int | None:
     """Return the budget that would pay for the items that were rejected for the job's budget; None if not known.
 
-    The counters know the cost of all rejected items together, without those over their caps.
+    The counters know the cost of all rejected items together, without those over their caps or the budget of a day.
     """
     codes = {problem.code for problem in summary.problems if problem.state is ItemState.REJECTED}
-    if BudgetLimit.OVER_JOB_BUDGET not in codes or codes - {BudgetLimit.OVER_JOB_BUDGET, BudgetLimit.OVER_CAP}:
+    apart = {BudgetLimit.OVER_JOB_BUDGET, BudgetLimit.OVER_CAP, BudgetLimit.OVER_JOB_DAY}
+    if BudgetLimit.OVER_JOB_BUDGET not in codes or codes - apart:
         return None
     retried = reader.preview_retry(summary.name, (), (ItemState.REJECTED,))
     is_known = retried.may_cost and not retried.unquoted and not summary.queued_unquoted

@@ -91,7 +91,8 @@ class RetryReport(Shown):
     """The number of items that a retry queues, by their previous state.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
-    are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing. The rejected ones
+    are `over_cap` items, whose quotes exceed their caps or the job's budget of a day: they would be rejected, and cost
+    nothing. The rejected ones
     among the others have the sum `rejected_cost`: unless the cause is gone, they are rejected again at no cost.
     `day_cost` is the most of the day's credits that the others use, if all but the last of their attempts fail: a
     failed one is refunded, and counts for the day. `paying_again` counts items whose first result may have been paid:
@@ -136,9 +137,9 @@ class RedoReport(Shown):
     """The number of done items that are made again.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
-    are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing.
-    `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of them is
-    made again. `day_cost` is as in `RetryReport`.
+    are `over_cap` items, whose quotes exceed their caps or the job's budget of a day: they would be rejected, and cost
+    nothing. `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of
+    them is made again. `day_cost` is as in `RetryReport`.
     """
 
     redone: int

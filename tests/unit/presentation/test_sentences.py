@@ -35,7 +35,7 @@ def test_redo_over_the_cap_costs_nothing() -> None:
 
     assert text.endswith(
         "may cost 2 credits by the known quotes; 2 of them would be rejected and cost nothing, because their quotes "
-        "exceed their caps."
+        "exceed their caps or the job's budget.credits_per_day."
     )
 
 
