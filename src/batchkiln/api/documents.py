@@ -11,10 +11,12 @@ from batchkiln.api.changes import FetchReport
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.item_documents import SkippedDocument, skipped_document
 from batchkiln.store import (
+    ApplyReport,
     CancelReport,
     Decided,
     JobSummary,
     MadeItem,
+    RedoEffects,
     RedoReport,
     RetryReport,
     ReviewEffects,
@@ -32,6 +34,36 @@ class WarningDocument(TypedDict):
     remedy: str | None
 
 
+class OutdatedDocument(TypedDict):
+    """Items that become stale. `may_cost` is that of making them again, null without any known quote."""
+
+    items: int
+    first: str
+    may_cost: int | None
+    unquoted: int
+
+
+class RedoEffectsDocument(TypedDict):
+    """The effects of making items again: `kept` lose their verdicts, and `outdated` is null if none becomes stale.
+
+    `kept_items` has the first names of `kept`.
+    """
+
+    kept: int
+    kept_items: list[str]
+    outdated: OutdatedDocument | None
+
+
+class RedoDocument(TypedDict):
+    """The items that `--on-change redo` makes again. `over_cap` of them have a quote over their cap."""
+
+    items: int
+    may_cost: int
+    unquoted: int
+    over_cap: int
+    effects: RedoEffectsDocument
+
+
 class AppliedDocument(TypedDict):
     """The result of one manifest. The counts are of items. `moved_from` is the profile of before, or null."""
 
@@ -45,6 +77,8 @@ class AppliedDocument(TypedDict):
     redone: int
     redo_may_cost: int
     redo_unquoted: int
+    redo_over_cap: int
+    redo_effects: RedoEffectsDocument
     missing: int
     pruned: int
     moved_from: str | None
@@ -83,6 +117,7 @@ class RedoneDocument(TypedDict):
     may_cost: int | None
     unquoted: int
     over_cap: int
+    effects: RedoEffectsDocument
     skipped: list[SkippedDocument]
 
 
@@ -185,6 +220,8 @@ def applied_document(entry: Applied) -> AppliedDocument:
         "redone": report.redone,
         "redo_may_cost": report.redo_cost,
         "redo_unquoted": report.redo_unquoted,
+        "redo_over_cap": report.redo_over_cap,
+        "redo_effects": _effects_document(report.redo_effects),
         "missing": report.missing,
         "pruned": report.pruned,
         "moved_from": report.moved_from,
@@ -222,7 +259,35 @@ def redone_document(job: str, report: RedoReport) -> RedoneDocument:
         "may_cost": report.may_cost,
         "unquoted": report.unquoted,
         "over_cap": report.over_cap,
+        "effects": _effects_document(report.effects),
         "skipped": skipped_document(report.skipped),
+    }
+
+
+def redo_document(report: ApplyReport) -> RedoDocument:
+    """Return the items that a manifest makes again, and what that means for others."""
+    return {
+        "items": report.redone,
+        "may_cost": report.redo_cost,
+        "unquoted": report.redo_unquoted,
+        "over_cap": report.redo_over_cap,
+        "effects": _effects_document(report.redo_effects),
+    }
+
+
+def _effects_document(effects: RedoEffects) -> RedoEffectsDocument:
+    outdated = effects.outdated
+    return {
+        "kept": effects.kept,
+        "kept_items": list(effects.kept_names),
+        "outdated": None
+        if outdated is None
+        else {
+            "items": outdated.count,
+            "first": outdated.first,
+            "may_cost": outdated.may_cost,
+            "unquoted": outdated.unquoted,
+        },
     }
 
 

@@ -27,7 +27,7 @@ from batchkiln.core.selection import Selection
 from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.manifest import IN_PROGRAM, as_stream
 from batchkiln.manifest.typed_fields import AnyItem, JobFields, Manifest
-from batchkiln.presentation.overview import JobView, Overview, read_overview
+from batchkiln.presentation.overview import JobView, Overview, in_full, read_overview
 from batchkiln.store import (
     ApplyOptions,
     DatabaseUrl,
@@ -458,7 +458,9 @@ class Queue(Changes):
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
         observed = self._engine.observed_times() if self._engine is not None else {}
-        return await self.reader.read(read_overview, self.app.config, names, machine_now(), observed)
+        return await self.reader.read(
+            lambda reader: in_full(reader, read_overview(reader, self.app.config, names, machine_now(), observed))
+        )
 
     async def items(self, job: str, *, state: ItemState | StateNames | None = None) -> AsyncGenerator[ItemSummary]:
         """Yield a job's items in order, or those in a state such as `"done"`. They are read page by page.

@@ -193,15 +193,6 @@ def overview_once(location: "QueueLocation", config: "Config", jobs: Sequence[st
         return read_status(reader, config, jobs, machine_now())
 
 
-def stale_lines_of(location: "QueueLocation", jobs: Sequence[str]) -> list[str]:
-    """Return a sentence for each of these jobs with stale items. Raise `BatchkilnError` as `open_reader`."""
-    from batchkiln.presentation.chained_inputs import stale_line  # noqa: PLC0415  most commands need none of it
-
-    with open_sync_reader(location) as reader:
-        counts = [(job, len(reader.items.stale_names(job))) for job in jobs]
-    return [f"{job}: {line}." for job, count in counts if (line := stale_line(job, count))]
-
-
 def item_names(location: "QueueLocation", job: str, prefix: str, limit: int) -> Sequence[str]:
     """Return the first names of a job's items that start with a text. Raise `BatchkilnError` as `job_names`."""
     with open_sync_reader(location) as reader:

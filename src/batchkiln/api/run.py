@@ -18,7 +18,7 @@ from batchkiln.core.selection import Selection
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.presentation.overview import JobView, Overview, read_overview
+from batchkiln.presentation.overview import JobView, Overview, full_views, read_overview
 from batchkiln.store import JobSummary, LoggedEvent, Store, Writer
 
 if TYPE_CHECKING:
@@ -301,7 +301,8 @@ class Run:
             if account_id in seen
         }
         waits = [(await next_due(worker)).reason for worker in seen.values()]
-        views = after.jobs if self._jobs is not None else _changed_jobs(before, after)
+        found = after.jobs if self._jobs is not None else _changed_jobs(before, after)
+        views = await self._reader.read(full_views, found)
         return RunResult(
             views=views,
             unselected=await self._unselected(views),

@@ -60,7 +60,8 @@ async def ask_before_spending(
     await access.keep_prices(plan.quotes)
     if not common.is_quiet:
         _show(plan)
-    if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
+    reports = [job.manifest.report for job in plan.jobs]
+    if any((report.changed_count and not report.kept) or report.redo_refusal is not None for report in reports):
         return plan.digests, options  # applying the manifests raises the error
     if (again := sum(job.manifest.report.paid_before for job in plan.jobs)) and not options.allow_duplicates:
         question = f"{plural(again, 'new item')} would pay again for what the job has under other ids. Pay again?"

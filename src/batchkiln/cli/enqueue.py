@@ -14,8 +14,9 @@ from batchkiln.api.documents import applied_document
 from batchkiln.api.queue import opened
 from batchkiln.cli.command import Common, command, run_async
 from batchkiln.cli.manifest_progress import app_context
-from batchkiln.cli.output import print_json, print_result, print_status
+from batchkiln.cli.output import print_json, print_result, print_status, typed_path
 from batchkiln.core.errors import ExitStatus, command_arguments
+from batchkiln.presentation.confirmations import redo_effects_text
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.presentation.rejections import manifest_argument
 from batchkiln.presentation.takers import who_takes
@@ -106,7 +107,9 @@ async def _enqueue(
         for name in paused:
             print_result(f"{name} is paused: `batchkiln unpause {command_arguments(name)}` lets its items begin.")
         if not queued:
-            print_result("Nothing is queued: all items have ended before.")
+            has_items = any(entry.report.new or entry.report.known for entry in applied)
+            reason = "all items have ended before" if has_items else "there are no items"
+            print_result(f"Nothing is queued: {reason}.")
         elif len(paused) < len(queued):
             print_result(takers)
     return ExitStatus.OK
@@ -147,9 +150,10 @@ def _names(report: ApplyReport) -> str:
 
 def _redo_cost(report: ApplyReport) -> str:
     """Return the possible cost of the items that are made again. Items without a quote are not estimated."""
-    quoted = report.redone - report.redo_unquoted
+    quoted = report.redone - report.redo_unquoted - report.redo_over_cap
     parts = [f"which may cost {plural(report.redo_cost, 'credit')} by the known quotes"] if quoted else []
     parts += [f"{report.redo_unquoted:,} of them without a quote"] if report.redo_unquoted else []
+    parts += [f"{report.redo_over_cap:,} of them over their cap"] if report.redo_over_cap else []
     return ", ".join(parts)
 
 
@@ -170,7 +174,9 @@ def _applied_line(entry: Applied, options: str) -> str:
         parts.append(f"{left:,} no longer in the manifest but unchanged")
     total = report.new + report.known
     line = f"{entry.job.name}: {plural(total, 'item')} ({', '.join(parts)}), profile {entry.profile}"
+    line += "".join(f"; {sentence}" for sentence in redo_effects_text(report.redo_effects, "what is made again"))
     if report.moved_from is None:
         return line
-    back = f"batchkiln enqueue{options} {manifest_argument(entry.job.manifest_path)} --profile {report.moved_from}"
+    manifest = manifest_argument(typed_path(entry.job.manifest_path))
+    back = f"batchkiln enqueue{options} {manifest} --profile {report.moved_from}"
     return f"{line}; its items had the profile {report.moved_from}, and `{back}` moves them back"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 import orjson
@@ -79,6 +80,14 @@ def print_error(error: BatchkilnError) -> None:
     told = error.args[0] if error.args and isinstance(error.args[0], InputError) else error  # one may pass on another
     for text in told.paragraphs if isinstance(told, InputError) else (error,):
         print_status(f"batchkiln: {text}", event="error", level="error")
+
+
+def typed_path(path: str) -> str:
+    """Return a path as a person types it: relative to the working directory if it is inside, otherwise as it is."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except (OSError, ValueError):  # the working directory may be gone
+        return path
 
 
 def question_text(text: str) -> str:

@@ -40,6 +40,8 @@ _SYMBOLS: Final[Mapping[ChangeKind, tuple[str, str]]] = {
     ChangeKind.LEFT_ALONE: (" ", "dim"),
 }
 
+_REJECTED: Final = "x"
+
 
 def show_plan(plan: Plan, *, is_detailed: bool = False) -> None:
     """Print the whole plan. `is_detailed` says that `--detailed-exitcode` was given, which is then not explained."""
@@ -96,11 +98,15 @@ def _show_job(out: Console, job: JobPlan) -> None:
     title = Text(manifest.spec.name, style="bold")
     title.append(f"  {_totals(job)}, profile {manifest.profile}", style="not bold")
     out.print(title)
+    rejections = job.rejections
     for kind, number in manifest.numbers.items():
         changes = [change for change in manifest.changes if change.kind is kind][:CHANGES_SHOWN]
         mark, style = _SYMBOLS[kind]
         for change in changes:
-            out.print(Text(f"  {mark} {_line(change, job)}", style=style))
+            if (code := rejections.get(change.item)) is None:
+                out.print(Text(f"  {mark} {_line(change, job)}", style=style))
+            else:
+                out.print(Text(f"  {_REJECTED} {_line(change, job)}, would be rejected ({code})", style="red"))
         if number > len(changes):
             out.print(Text(f"  {mark} … and {number - len(changes):,} more {_WORDS[kind]}", style=style))
     for item in manifest.shown:

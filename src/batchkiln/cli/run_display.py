@@ -12,7 +12,6 @@ from shutil import which
 from typing import Final
 
 from batchkiln.api import hide_passwords
-from batchkiln.api.reading import stale_lines_of
 from batchkiln.api.run import Run, RunResult, left_of
 from batchkiln.cli.command import Common, Signals
 from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_error, print_json_lines, print_status
@@ -32,7 +31,7 @@ from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.logs import IS_LIVE
 from batchkiln.presentation.account_errors import blocked_lines, misunderstanding
-from batchkiln.presentation.chained_inputs import waiting_lines
+from batchkiln.presentation.chained_inputs import stale_line, waiting_lines
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.item_documents import event_document
 from batchkiln.presentation.job_documents import job_document
@@ -141,9 +140,9 @@ class RunDisplay:
             print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs} | rest])
         print_run_summary(result, self._common)
         if not self._common.is_json:
-            names = [view.summary.name for view in result.views]
-            for line in await asyncio.to_thread(stale_lines_of, self._common.queue, names):
-                print_status(line)
+            for view in result.views:
+                if (line := stale_line(view.summary.name, view.stale)) is not None:
+                    print_status(f"{view.summary.name}: {line}.")
         return result.exit_status
 
 
@@ -214,7 +213,9 @@ def _print_jobs(result: RunResult, common: Common) -> None:
 def _job_line(view: JobView, *, did_anything: bool) -> str:
     summary = view.summary
     items, spent = summary.items, summary.credits
-    parts = [f"{items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done"]
+    parts = [
+        f"{items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done" if summary.total else "it has no items"
+    ]
     parts += [f"{items[state]:,} {state}" for state in (*PROBLEM_STATES, ItemState.CANCELED) if items[state]]
     if left := left_of(view):
         parts.append(f"{left:,} left")

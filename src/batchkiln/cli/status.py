@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from batchkiln.api.reading import open_reader, overview_once, stale_lines_of
+from batchkiln.api.reading import open_reader, overview_once
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.output import print_json, print_json_lines, print_status
 from batchkiln.core.errors import ExitStatus
@@ -44,8 +44,6 @@ def _status(common: Common, job: str | None) -> ExitStatus:
         out = console()
         for block in _blocks(overview, job):
             out.print(block)
-        for line in stale_lines_of(common.queue, [view.summary.name for view in overview.jobs]):
-            out.print(line, style="yellow", markup=False)
     return ExitStatus.OK
 
 

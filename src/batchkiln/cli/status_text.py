@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.api import ProblemGroup
+from batchkiln.cli.output import typed_path
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
-from batchkiln.presentation.chained_inputs import waiting_lines
+from batchkiln.presentation.chained_inputs import stale_line, waiting_lines
 from batchkiln.presentation.formatting import (
     REASONS,
     STYLES,
@@ -52,8 +53,8 @@ def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
     yield from _missing_key_lines(overview, overview.accounts)
     yield from _unread_reply_lines(overview.accounts)
     for view in overview.jobs:
-        if to_review := review_line(view.summary):
-            yield Text(f"{view.summary.name}: {to_review}.", style="yellow")
+        for line in _person_lines(view):
+            yield Text(f"{view.summary.name}: {line}.", style="yellow")
         for warning in alerts_of(view):
             yield Text(f"Warning: {view.summary.name}: {warning}.", style="yellow")
 
@@ -98,8 +99,8 @@ def job_lines(view: JobView) -> Iterator[Text]:
     yield from problem_lines(view)
     for line in waiting_lines(summary):
         yield Text(line, style="yellow")
-    if to_review := review_line(summary):
-        yield Text(to_review, style="yellow")
+    for line in _person_lines(view):
+        yield Text(line, style="yellow")
     if summary.is_paused:
         yield Text(f"paused: `batchkiln unpause {command_arguments(summary.name)}` resumes it", style="yellow")
     elif summary.is_finished:
@@ -110,6 +111,13 @@ def job_lines(view: JobView) -> Iterator[Text]:
         yield Text(view.service_note, style="dim")
     for warning in alerts_of(view):
         yield Text(f"Warning: {warning}.", style="yellow")
+
+
+def _person_lines(view: JobView) -> Iterator[str]:
+    """Yield what is left to a person: reviews, choices and stale items, without full stops."""
+    for line in (review_line(view.summary), stale_line(view.summary.name, view.stale)):
+        if line is not None:
+            yield line
 
 
 def _finished_line(view: JobView) -> str:
@@ -128,7 +136,9 @@ def problem_lines(view: JobView) -> Iterator[Text]:
         if item is not None:
             yield Text(f"    `batchkiln show {command_arguments(name, item)}`", style="dim")
         if problem.state is ItemState.REJECTED:
-            yield Text(f"    {remedy_of_rejected(problem.code, view.summary.manifest_path)}", style="dim")
+            manifest = typed_path(view.summary.manifest_path)
+            remedy = remedy_of_rejected(problem.code, manifest, view.sufficient_budget)
+            yield Text(f"    {remedy}", style="dim")
     states = {problem.state for problem in view.summary.problems}
     if retried := [state for state in NOT_DELIVERED if state in states and state is not ItemState.REJECTED]:
         choice = "".join(f" --state {state}" for state in retried) if ItemState.REJECTED in states else ""

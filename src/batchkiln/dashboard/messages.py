@@ -7,7 +7,7 @@ from typing import Final
 from batchkiln.api import JobSummary, ProblemGroup, RetryGroup
 from batchkiln.api.changes import Action
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.confirmations import Spending
+from batchkiln.presentation.confirmations import Spending, over_cap_reason
 from batchkiln.presentation.explain import retry_remedy
 from batchkiln.presentation.formatting import plural
 
@@ -81,8 +81,7 @@ def retry_notes(group: RetryGroup) -> Iterator[str]:
     if group.unquoted:
         yield f"{group.unquoted:,} without a quote"
     if group.over_cap:
-        its = "its quote exceeds its cap" if group.over_cap == 1 else "their quotes exceed their caps"
-        yield f"{group.over_cap:,} rejected at no cost, because {its}"
+        yield f"{group.over_cap:,} rejected at no cost, because {over_cap_reason(group.over_cap)}"
     if group.state is not ItemState.REJECTED and (group.day_cost or 0) > (group.cost or 0):
         yield f"at most {group.day_cost:,} of the day's credits: what fails is refunded, and tried again"
 

@@ -119,6 +119,25 @@ class JobPlan(Shown):
         return self.affected.get(group, ())
 
     @property
+    def rejections(self) -> Mapping[str, str]:
+        """The named items that would be rejected, each with its error code, or `refused` by the service."""
+        return {
+            item.name: group.obstacle.value if isinstance(group, Unpayable) else "refused"
+            for group, items in self.affected.items()
+            for item in items
+        }
+
+    @property
+    def sufficient_budget(self) -> int | None:
+        """The `budget.credits` that pays for all items within the other limits; None if an item has no price."""
+        if self.unpriced:
+            return None
+        queued = [entry for entry in self.manifest.counts if entry.state is ItemState.QUEUED]
+        cost = sum(entry.count * (entry.cost_credits or 0) for entry in queued)
+        others = [each for each in self.unpayable if each.obstacle is not BudgetLimit.OVER_JOB_BUDGET]
+        return self.manifest.committed + cost - sum(each.count * each.cost for each in others)
+
+    @property
     def unpriced_items(self) -> int:
         """The number of items without a price."""
         return sum(group.items for group in self.unpriced)
@@ -152,6 +171,8 @@ class JobPlan(Shown):
             yield f"{plural(report.changed_count, 'item')} changed after being sent"
         if report.paid_before and not allows_duplicates:
             yield f"{plural(report.paid_before, 'item')} would be paid for again under new ids"
+        if report.redo_refusal is not None:
+            yield report.redo_refusal.reason
 
     @property
     def to_send(self) -> int:

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 from typing import Any, TypedDict
 
+from batchkiln.api.documents import redo_document
 from batchkiln.core.provider import create_path
 from batchkiln.core.request import request_body
 from batchkiln.core.states import ItemState
@@ -93,7 +94,7 @@ def plan_document(plan: Plan) -> PlanDocument:
 
 
 def _job_document(job: JobPlan) -> dict[str, Any]:
-    manifest, numbers = job.manifest, job.manifest.numbers
+    manifest, numbers, rejections = job.manifest, job.manifest.numbers, job.rejections
     return {
         "job": manifest.spec.name,
         "profile": manifest.profile,
@@ -107,6 +108,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
             "unpriced": job.to_make_unpriced,
             "to_choose": manifest.chains.to_choose,
         },
+        "redo": redo_document(manifest.report),
         "stale": manifest.chains.stale,
         "unpriced": job.unpriced_items,
         "unpriced_groups": [
@@ -129,6 +131,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
                 "state": None if change.state is None else change.state.value,
                 "fields": list(change.fields) if change.kind is not ChangeKind.NEW else [],
                 "reason": change.reason,
+                "rejected": rejections.get(change.item),
             }
             for change in manifest.changes
         ],
@@ -143,6 +146,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
             }
             for each in job.unpayable
         ],
+        "sufficient_budget": job.sufficient_budget,
         "refused": [
             {
                 "model": each.model,

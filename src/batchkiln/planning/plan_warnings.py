@@ -15,13 +15,14 @@ from batchkiln.core.polling import RETENTION
 from batchkiln.core.rate_limits import Limits
 from batchkiln.outputs.paths import taken_names
 from batchkiln.planning.plan import AffectedItem, JobPlan, Plan
+from batchkiln.presentation.confirmations import redo_effects_text
 from batchkiln.presentation.formatting import plural
 
-_REMEDIES: Final = {
-    BudgetLimit.OVER_CAP: ("its cap", "raise max_cost_credits, or request less"),
-    BudgetLimit.OVER_DAY: ("the account's daily credit limit", "request less: it exceeds a whole day's limit"),
-    BudgetLimit.OVER_JOB_DAY: ("the job's budget.credits_per_day", "raise it, or request less"),
-    BudgetLimit.OVER_JOB_BUDGET: ("the rest of the job's budget.credits", "raise it to generate all of them"),
+_LIMITS: Final = {
+    BudgetLimit.OVER_CAP: "its cap",
+    BudgetLimit.OVER_DAY: "the account's daily credit limit",
+    BudgetLimit.OVER_JOB_DAY: "the job's budget.credits_per_day",
+    BudgetLimit.OVER_JOB_BUDGET: "the rest of the job's budget.credits",
 }
 
 
@@ -72,7 +73,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             "files_there_already", name, f"{describe_taken_files(job.manifest.spec, taken)}; {TAKEN_REMEDY}"
         )
     for unpayable in job.unpayable:
-        yield _never_sent_warnings(unpayable, job.named(unpayable))
+        yield _never_sent_warnings(unpayable, job)
     for refused in job.refused:
         yield PlanWarning(
             "refused",
@@ -82,6 +83,7 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         )
     yield from _retention_warnings(job)
     yield from _profile_warnings(job)
+    yield from _redo_warnings(job)
     yield from _chain_warnings(job)
     yield from _upload_warnings(job, profile.limits)
     told = _reasons(plan, job.manifest.profile)
@@ -148,6 +150,15 @@ def _profile_warnings(job: JobPlan) -> Iterator[PlanWarning]:
         )
 
 
+def _redo_warnings(job: JobPlan) -> Iterator[PlanWarning]:
+    """Warn of what `--on-change redo` takes from what exists, in the words of `redo`."""
+    name, report = job.manifest.spec.name, job.manifest.report
+    if report.redo_refusal is not None:
+        yield PlanWarning("redo_over_budget", name, one_line_diagnostic(report.redo_refusal))
+    for sentence in redo_effects_text(report.redo_effects, "what is made again"):
+        yield PlanWarning("redo_effects", name, sentence)
+
+
 def _chain_warnings(job: JobPlan) -> Iterator[PlanWarning]:
     chains, name = job.manifest.chains, job.manifest.spec.name
     if chains.stale:
@@ -193,13 +204,29 @@ def one_line_diagnostic(warning: Diagnostic) -> str:
     return f"{place}{warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
 
 
-def _never_sent_warnings(unpayable: Unpayable, named: Sequence[AffectedItem]) -> PlanWarning:
-    what, remedy = _REMEDIES[unpayable.obstacle]
+def _never_sent_warnings(unpayable: Unpayable, job: JobPlan) -> PlanWarning:
+    what, remedy = _LIMITS[unpayable.obstacle], _remedy(unpayable, job)
     message = (
         f"{_items(unpayable.count)} would be rejected: {unpayable.cost:,} credits each exceed {what} "
-        f"({unpayable.limit:,}); {remedy}{_names(unpayable.count, named)}"
+        f"({unpayable.limit:,}); {remedy}{_names(unpayable.count, job.named(unpayable))}"
     )
     return PlanWarning(unpayable.obstacle.value, unpayable.job, message)
+
+
+def _remedy(unpayable: Unpayable, job: JobPlan) -> str:
+    """Return what to change, with the figure that would suffice if it is known."""
+    match unpayable.obstacle:
+        case BudgetLimit.OVER_CAP:
+            return f"raise max_cost_credits to {unpayable.cost:,}, or request less"
+        case BudgetLimit.OVER_DAY:
+            return "request less: it exceeds a whole day's limit"
+        case BudgetLimit.OVER_JOB_DAY:
+            return f"raise it to at least {unpayable.cost:,}, or request less"
+        case BudgetLimit.OVER_JOB_BUDGET:
+            enough = job.sufficient_budget
+            if enough is None:
+                return "raise it to generate all of them; the figure is not known while items have no price"
+            return f"raise budget.credits to {enough:,} to generate all of them"
 
 
 def _names(count: int, named: Sequence[AffectedItem]) -> str:

@@ -78,7 +78,7 @@ def stale_text(sources: "Sequence[ItemSource]", job: str) -> str:
     return f"stale: {'; '.join(reasons)}" if reasons else ""
 
 
-def stale_line(job: str, number: int) -> str | None:
+def stale_line(job: str, number: int | None) -> str | None:
     """Return a sentence about a job's stale items, with the command, without a full stop; None without any."""
     if not number:
         return None

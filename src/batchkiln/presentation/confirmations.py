@@ -1,13 +1,13 @@
 """The possible cost of an action, as stated before a confirmation on the terminal and on the dashboard."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, Outdated, RedoReport, RetryReport
+from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, RedoEffects, RedoReport, RetryReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +111,43 @@ def cost_of_redo(job: str, preview: RedoReport) -> str:
     if preview.unquoted:
         verb = "has" if preview.unquoted == 1 else "have"
         parts.append(f"{plural(preview.unquoted, 'item')} of them {verb} no quote")
-    outdated = "" if preview.outdated is None else f" {_outdated_text(preview.outdated, preview.redone)}"
-    return "; ".join(parts + _over_cap(preview.over_cap)) + "." + outdated
+    those = "it" if preview.redone == 1 else "them"
+    effects = "".join(f" {sentence}." for sentence in redo_effects_text(preview.effects, those))
+    return "; ".join(parts + _over_cap(preview.over_cap)) + "." + effects
 
 
-def _outdated_text(outdated: Outdated, redone: int) -> str:
-    """Return a sentence about items that were made from those that are made again."""
-    it = "it" if redone == 1 else "them"
-    name = sanitize(outdated.first) if outdated.count == 1 else plural(outdated.count, "item")
-    verbs = ("was", "becomes", "it") if outdated.count == 1 else ("were", "become", "them")
-    cost = "has no quote yet" if outdated.may_cost is None else f"may cost {plural(outdated.may_cost, 'credit')} more"
-    unquoted = f", and {outdated.unquoted:,} without a quote" if outdated.unquoted and outdated.may_cost else ""
-    return f"{name} {verbs[0]} made from {it} and {verbs[1]} stale: making {verbs[2]} again {cost}{unquoted}."
+def redo_effects_text(effects: RedoEffects, those: str) -> Iterator[str]:
+    """Yield sentences, without full stops, about verdicts that end and items that become stale by a redo.
+
+    `those` is the word for the items that are made again, as in "made from them".
+    """
+    if effects.kept:
+        more = effects.kept - len(effects.kept_names)
+        names = ", ".join(map(sanitize, effects.kept_names)) + (f" and {more:,} more" if more else "")
+        ends = "is kept: the verdict ends" if effects.kept == 1 else "are kept: their verdicts end"
+        yield f"{names} {ends} once there are new files, which wait for a review"
+    outdated = effects.outdated
+    if outdated is not None:
+        name = sanitize(outdated.first) if outdated.count == 1 else plural(outdated.count, "item")
+        verbs = ("was", "becomes", "it") if outdated.count == 1 else ("were", "become", "them")
+        cost = (
+            "has no quote yet" if outdated.may_cost is None else f"may cost {plural(outdated.may_cost, 'credit')} more"
+        )
+        unquoted = f", and {outdated.unquoted:,} without a quote" if outdated.unquoted and outdated.may_cost else ""
+        yield f"{name} {verbs[0]} made from {those} and {verbs[1]} stale: making {verbs[2]} again {cost}{unquoted}"
 
 
 def _over_cap(number: int) -> list[str]:
-    """Return a part of a sentence about items whose quotes exceed their caps."""
+    """Return a part of a sentence about items whose quotes exceed their caps, or the job's budget of a day."""
+    return (
+        [f"{number:,} of them would be rejected and cost nothing, because {over_cap_reason(number)}"] if number else []
+    )
+
+
+def over_cap_reason(number: int) -> str:
+    """Return why so many items would be rejected for what each would cost, as a clause."""
     its = "its quote exceeds its cap" if number == 1 else "their quotes exceed their caps"
-    return [f"{number:,} of them would be rejected and cost nothing, because {its}"] if number else []
+    return f"{its} or the job's budget.credits_per_day"
 
 
 def cost_of_cancel(job: str, preview: CancelReport) -> str:

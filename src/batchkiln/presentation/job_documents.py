@@ -23,12 +23,19 @@ class CreditsDocument(TypedDict):
 
 
 class BudgetDocument(TypedDict):
-    """The budget of a job, and the known cost of its queued items."""
+    """The budget of a job, and the known cost of its queued items.
+
+    `beyond_budget` counts the items left that it does not pay for; null while `queued_unquoted` items leave that open.
+    `sufficient` is the budget that would pay for what was rejected for it; null without such items, if it is not known,
+    and where it was not looked for.
+    """
 
     credits: int | None
     credits_per_day: int | None
     queued_cost: int
     queued_unquoted: int
+    beyond_budget: int | None
+    sufficient: int | None
 
 
 class UnderWayDocument(TypedDict):
@@ -85,7 +92,10 @@ class JobEndDocument(TypedDict):
 
 
 class JobDocument(JobEndDocument):
-    """A job with its progress. `items` has a count for each state, and `total`."""
+    """A job with its progress. `items` has a count for each state, and `total`.
+
+    `stale` counts done items that were made from what is no longer current; null where they were not counted.
+    """
 
     job: str
     description: str
@@ -102,6 +112,7 @@ class JobDocument(JobEndDocument):
     problems: list[JobProblemDocument]
     to_review: int
     to_choose: int
+    stale: int | None
     waiting: WaitingDocument
     warnings: list[str]
 
@@ -129,6 +140,8 @@ def job_document(view: JobView) -> JobDocument:
             "credits_per_day": summary.budget_credits_per_day,
             "queued_cost": summary.queued_cost,
             "queued_unquoted": summary.queued_unquoted,
+            "beyond_budget": view.known_beyond_budget,
+            "sufficient": view.sufficient_budget,
         },
         "active": [_under_way(entry, view) for entry in summary.under_way],
         "problems": [
@@ -143,6 +156,7 @@ def job_document(view: JobView) -> JobDocument:
         ],
         "to_review": summary.to_review,
         "to_choose": summary.to_choose,
+        "stale": view.stale,
         "waiting": {
             "items": summary.waiting,
             "stuck": summary.stuck,
@@ -228,18 +242,22 @@ class _Account(TypedDict):
     creates_held: HeldDocument | None
     reads_held: HeldDocument | None
     outage: OutageDocument | None
+    key_missing: str | None
     not_understood: list[MisunderstoodDocument]
 
 
 class AccountDocument(_Account, total=False):
-    """An account. `driven_by` is included only if workers share the queue."""
+    """An account. `key_missing` names the places where the process that runs the queue found no API key, or is null.
+
+    `driven_by` is included only if workers share the queue.
+    """
 
     driven_by: str | None
 
 
-def account_document(view: AccountView, shared_by: SharedBy | None = None) -> AccountDocument:
-    """Return an account as `status --json` prints it."""
-    limits, outage = view.limits, view.summary.outage
+def account_document(view: AccountView, overview: Overview) -> AccountDocument:
+    """Return an account of an overview as `status --json` prints it."""
+    limits, outage, shared_by = view.limits, view.summary.outage, overview.shared_by
     document: AccountDocument = {
         "profile": view.summary.profile,
         "account": view.summary.name,
@@ -256,6 +274,7 @@ def account_document(view: AccountView, shared_by: SharedBy | None = None) -> Ac
         "creates_held": _held_document(view.summary.creates_held, view),
         "reads_held": _held_document(view.summary.reads_held, view),
         "outage": None if outage is None else {"since": iso(outage.since), "reason": outage.reason},
+        "key_missing": view.summary.key_missing if overview.lacks_key(view) else None,
         "not_understood": [
             {
                 "call": entry.call.value,
@@ -327,7 +346,7 @@ def accounts_document(overview: Overview) -> AccountsDocument:
     """Return the accounts, and the process that runs the queue."""
     lease, shared_by = overview.lease, overview.shared_by
     document: AccountsDocument = {
-        "accounts": [account_document(view, shared_by) for view in overview.accounts],
+        "accounts": [account_document(view, overview) for view in overview.accounts],
         "driver": None
         if lease is None
         else {

@@ -1,12 +1,13 @@
 """Reads the jobs, accounts and workers that `status`, `run` and `work` show, in one snapshot."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from batchkiln.config import Config, Profile
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.forecast import CalendarDay
@@ -33,7 +34,10 @@ class JobView(Shown):
     `now` is service time. `job_end` is what the forecast knows of the end. `examples` maps each group of problem items
     to the name of one of them. `time_scale` is service seconds per real second. `is_embedded` is true for the
     local service of this program. `credit_price` is the configured price of a credit. Without `is_driven`, no process
-    runs the queue, and the end is that of a run which starts now.
+    runs the queue, and the end is that of a run which starts now. `stale` is the number of done items that were made
+    from what is no longer current, and `sufficient_budget` the `budget.credits` that would pay for what was rejected
+    for the budget. Both are None in the looks of a run at work, which do not count them; the latter also where no
+    budget is to blame, or its figure is not known.
     """
 
     summary: JobSummary
@@ -44,6 +48,8 @@ class JobView(Shown):
     is_embedded: bool = False
     credit_price: CreditPrice | None = None
     is_driven: bool = True
+    stale: int | None = None
+    sufficient_budget: int | None = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         summary = self.summary
@@ -53,6 +59,7 @@ class JobView(Shown):
         yield "ends", self.end
         yield "paused", summary.is_paused or None
         yield "waits", self.waits_for_person
+        yield "stale", self.stale or None
         yield "service", self.service_note
 
     @property
@@ -110,13 +117,32 @@ class JobView(Shown):
             text = f"ends {text}" if self.is_driven else f"would end {text} if it were started now"
         if self.end_reason is not None:
             text = f"{text}: {self.end_reason}"
-        note = budget_note([self])
-        return text if note is None else f"{text}; {note}"
+        notes = [note for note in (budget_note([self]), self._budget_remedy) if note is not None]
+        return "; ".join([text, *notes])
+
+    @property
+    def _budget_remedy(self) -> str | None:
+        """The budget that would pay for the items left, or that this is not known yet, as a clause; None if it pays."""
+        summary = self.summary
+        if summary.budget_credits is None or summary.is_finished:
+            return None
+        if unquoted := summary.queued_unquoted:
+            have = "has" if unquoted == 1 else "have"
+            return f"{plural(unquoted, 'item')} {have} no price yet, so whether the budget pays for all is not known"
+        enough = summary.budget_for(0)
+        return f"budget.credits of {enough:,} would pay for all" if enough > summary.budget_credits else None
 
     @property
     def beyond_budget(self) -> int:
         """How many of the items left the job's budget does not pay for, as far as their prices are known."""
         return min(self.job_end.beyond_budget, self.summary.left)
+
+    @property
+    def known_beyond_budget(self) -> int | None:
+        """The number of `beyond_budget`; None if missing prices leave it open."""
+        summary = self.summary
+        has_budget = summary.budget_credits is not None or summary.budget_credits_per_day is not None
+        return None if has_budget and summary.queued_unquoted else self.beyond_budget
 
     @property
     def service_note(self) -> str | None:
@@ -225,8 +251,11 @@ def read_status(
     machine_now: datetime,
     observed: Mapping[str, datetime] | None = None,
 ) -> Overview:
-    """Read an overview as above. If everything of a queue that is run waits, its accounts have their waits as well."""
-    overview = read_overview(reader, config, names, machine_now, observed)
+    """Read an overview as above, with the stale items of each job.
+
+    If everything of a queue that is run waits, its accounts have their waits as well.
+    """
+    overview = in_full(reader, read_overview(reader, config, names, machine_now, observed))
     at_work = [view.summary for view in overview.jobs if view.summary.left]
     if not overview.is_driven or not at_work or any(summary.under_way for summary in at_work):
         return overview
@@ -241,6 +270,37 @@ def read_status(
     return replace(
         overview, accounts=tuple(replace(view, wait=waits.get(view.summary.id)) for view in overview.accounts)
     )
+
+
+def in_full(reader: Reader, overview: Overview) -> Overview:
+    """Return the overview with `stale` and `sufficient_budget` of each job."""
+    return replace(overview, jobs=full_views(reader, overview.jobs))
+
+
+def full_views(reader: Reader, views: Iterable[JobView]) -> tuple[JobView, ...]:
+    """Return the jobs with `stale` and `sufficient_budget`. It takes a look at each source of the queue."""
+    return tuple(
+        replace(
+            view,
+            stale=reader.items.stale_count(view.summary.name),
+            sufficient_budget=_sufficient_budget(reader, view.summary),
+        )
+        for view in views
+    )
+
+
+def _sufficient_budget(reader: Reader, summary: JobSummary) -> int | None:
+    """Return the budget that would pay for the items that were rejected for the job's budget; None if not known.
+
+    The counters know the cost of all rejected items together, without those over their caps or the budget of a day.
+    """
+    codes = {problem.code for problem in summary.problems if problem.state is ItemState.REJECTED}
+    apart = {BudgetLimit.OVER_JOB_BUDGET, BudgetLimit.OVER_CAP, BudgetLimit.OVER_JOB_DAY}
+    if BudgetLimit.OVER_JOB_BUDGET not in codes or codes - apart:
+        return None
+    retried = reader.preview_retry(summary.name, (), (ItemState.REJECTED,))
+    is_known = retried.may_cost and not retried.unquoted and not summary.queued_unquoted
+    return summary.budget_for(retried.may_cost or 0) if is_known else None
 
 
 def _without_key(

@@ -14,9 +14,14 @@ _REMEDIES: Final[Mapping[str, str]] = {
 }
 
 
-def remedy_of_rejected(code: str, manifest_path: str) -> str:
-    """Return the next step for the items of a job that were rejected with an error code, with a command."""
+def remedy_of_rejected(code: str, manifest_path: str, sufficient_budget: int | None = None) -> str:
+    """Return the next step for the items of a job that were rejected with an error code, with a command.
+
+    `sufficient_budget` is the `budget.credits` that would pay for all, if it is known.
+    """
     remedy = _REMEDIES.get(code, "change what the error names in the manifest")
+    if code == BudgetLimit.OVER_JOB_BUDGET and sufficient_budget is not None:
+        remedy = f"raise budget.credits to {sufficient_budget:,} in the manifest"
     return f"{remedy}, then `batchkiln run {manifest_argument(manifest_path)}`"
 
 

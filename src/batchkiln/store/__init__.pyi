@@ -100,7 +100,6 @@ from .notification_cursor import (
 from .operations import (
     Affected as Affected,
     CancelReport as CancelReport,
-    Outdated as Outdated,
     RedoReport as RedoReport,
     RetryGroup as RetryGroup,
     RetryReport as RetryReport,
@@ -127,6 +126,10 @@ from .queued_requests import (
 from .reader import (
     Reader as Reader,
     open_reader as open_reader,
+)
+from .redo_effects import (
+    Outdated as Outdated,
+    RedoEffects as RedoEffects,
 )
 from .resolution import (
     Decision as Decision,

@@ -29,7 +29,9 @@ from batchkiln.store.identity import (
     new_job_detail,
     paid_before,
 )
+from batchkiln.store.jobs import Jobs
 from batchkiln.store.notification_cursor import remember_audience
+from batchkiln.store.redo_effects import RedoEffects, over_budget, redo_effects
 from batchkiln.store.selected_items import selectable
 from batchkiln.store.session import Session, transaction
 from batchkiln.store.shared_paths import stored_dir
@@ -89,7 +91,10 @@ class ApplyReport(Shown):
     items whose request changed after they were sent; `kept` counts them if they were kept on purpose. `requeued` items
     may run again because of a larger budget, a fixed request or a restored image. `redone` items had ended and are made
     again with their new request; they may cost `redo_cost` credits by the known quotes, `redo_unquoted` of them have no
-    quote. `missing` items are in the job, not canceled and not in the manifest; `pruned` of them were canceled.
+    quote, and `redo_over_cap` have one that exceeds their cap: they would be rejected, and cost nothing. `redo_effects`
+    are those on what exists. `redo_refusal` says why the job's budget does not pay for this: in a dry run it is told,
+    otherwise it is a mistake of the manifest. `missing` items are in the job, not canceled and not in the manifest;
+    `pruned` of them were canceled.
     `digest` is a hash of the manifest's whole content, images included. `warnings` are the catalogue's objections that
     are uncertain or concern queued items, after those of the manifest. `paid_before` counts new items whose requests
     equal those of items of the job that are done or under way. `moved_from` is the profile that the known items, of
@@ -107,6 +112,9 @@ class ApplyReport(Shown):
     redone: int = 0
     redo_cost: int = 0
     redo_unquoted: int = 0
+    redo_over_cap: int = 0
+    redo_effects: RedoEffects = field(default_factory=RedoEffects)
+    redo_refusal: Diagnostic | None = None
     missing: int = 0
     pruned: int = 0
     paid_before: int = 0
@@ -387,7 +395,31 @@ class ManifestApplication:
         names = tuple(difference.name for difference in shown)
         kept = 0 if self._options.on_change == "error" else changed
         report = replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
-        return redone.told_in(report)
+        report = replace(redone.told_in(report), redo_effects=redo_effects(self._connection, redone.done))
+        refusal = self._redo_refusal(redone)
+        if refusal is not None and not self._options.is_told_only:
+            self.mistakes.append(refusal)
+        return replace(report, redo_refusal=refusal)
+
+    def _redo_refusal(self, redone: "_Redone") -> Diagnostic | None:
+        """Return an error if the manifest's budget does not pay for the items that are made again, as for `redo`.
+
+        Items that had ended without a result lose nothing when they are rejected, so they alone are no reason.
+        """
+        if not redone.done_cost or self._spec.budget_credits is None:
+            return None
+        summary = Jobs(self._connection).summary(self._spec.name)
+        new = self._connection.execute(query("fresh_cost"), {"profile": self._profile}).fetchone()[0]
+        found = over_budget(summary, self._spec.budget_credits, redone.cost, new=int(new))
+        if found is None:
+            return None
+        reason, enough = found
+        remedy = (
+            f"raise it to {enough:,} in the manifest, or pass `--on-change keep` to keep what changed as it was sent; "
+            "a done item that the budget does not pay for would be rejected"
+        )
+        those = "1 item" if redone.number == 1 else f"{redone.number:,} items"
+        return Diagnostic(f"making {those} again: {reason}", self._spec.manifest_path, remedy=remedy)
 
     @property
     def _may_redo(self) -> bool:
@@ -579,20 +611,34 @@ class ManifestApplication:
 
 @dataclass(slots=True)
 class _Redone:
-    """The number of items that are made again, and their cost by the known quotes."""
+    """The number of items that are made again, and their cost by the known quotes; `done` are those that are done."""
 
     number: int = 0
     cost: int = 0
     unquoted: int = 0
+    over_cap: int = 0
+    done_cost: int = 0
+    done: list[int] = field(default_factory=list)
 
     def count(self, difference: Difference) -> None:
         if difference.redoes:
+            cost = 0 if difference.is_over_cap else difference.new_cost or 0
             self.number += 1
-            self.cost += difference.new_cost or 0
+            self.cost += cost
             self.unquoted += difference.new_cost is None
+            self.over_cap += difference.is_over_cap
+            if difference.state is ItemState.DONE:
+                self.done.append(difference.item_id)
+                self.done_cost += cost
 
     def told_in(self, report: ApplyReport) -> ApplyReport:
-        return replace(report, redone=self.number, redo_cost=self.cost, redo_unquoted=self.unquoted)
+        return replace(
+            report,
+            redone=self.number,
+            redo_cost=self.cost,
+            redo_unquoted=self.unquoted,
+            redo_over_cap=self.over_cap,
+        )
 
 
 def _of_kind(name: str, event: Event) -> str:

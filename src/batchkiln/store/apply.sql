@@ -49,6 +49,14 @@ CREATE VIEW staging.fresh AS SELECT seq AS rank, seq FROM placed;
 -- name: count_fresh
 SELECT count(*) FROM staging.fresh;
 
+-- name: fresh_cost  (of the new items by the known quotes, without those over their caps)
+SELECT coalesce(sum(q.cost_credits), 0)
+FROM staging.fresh AS f
+JOIN staging.placed AS p ON p.seq = f.seq
+JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
+JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
+WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits);
+
 -- name: possible_again  (its quote fits its new cap and the job's new budgets; nothing else changed)
 SELECT i.id AS item_id
 FROM item AS i

@@ -49,9 +49,9 @@ class Difference:
     """The difference of one known item. `seq`, `file` and `line` come from the staging.
 
     The recipe ids are those of the item's current recipe and of the manifest's recipe. `new_cost` is the quote of the
-    latter, if known. With `may_redo`, a sent item whose request changed is made again, unless an attempt of it is open.
-    `is_relinked` is true if the item is now made from other items than before, and `has_sources` if it was made from
-    other items before.
+    latter, if known; `is_over_cap` is true if that exceeds the manifest's cap. With `may_redo`, a sent item whose
+    request changed is made again, unless an attempt of it is open. `is_relinked` is true if the item is now made from
+    other items than before, and `has_sources` if it was made from other items before.
     """
 
     seq: int
@@ -69,6 +69,7 @@ class Difference:
     new_recipe_id: int
     may_redo: bool = False
     new_cost: int | None = None
+    is_over_cap: bool = False
     is_relinked: bool = False
     has_sources: bool = False
 
@@ -154,6 +155,7 @@ def _difference(row: Row, *, may_redo: bool) -> Difference:
         new_recipe_id=row["new_recipe_id"],
         may_redo=may_redo and not row["is_lost"],
         new_cost=row["new_cost"],
+        is_over_cap=bool(row["is_over_cap"]),
         is_relinked=bool(row["is_relinked"]),
         has_sources=bool(row["has_sources"]),
     )

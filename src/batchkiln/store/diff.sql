@@ -30,6 +30,7 @@ SELECT
         OR i.id IN (SELECT item_id FROM lost_item) AS was_sent,
     i.id IN (SELECT item_id FROM lost_item) AS is_lost,
     q.cost_credits AS new_cost,
+    q.cost_credits > r.max_cost_credits AS is_over_cap,
     i.recipe_id AS old_recipe_id, p.recipe_id AS new_recipe_id
 FROM staging.difference AS d
 JOIN staging.placed AS p ON p.seq = d.seq

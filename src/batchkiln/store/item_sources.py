@@ -60,9 +60,10 @@ def waiting_for_queued(connection: Session, job_id: int) -> int:
     return int(connection.execute(query("waiting_for_queued"), {"job_id": job_id}).fetchone()[0])
 
 
-def stale_items(connection: Session, job_id: int) -> list[int]:
+def stale_items(connection: Session, job_id: int, *, only_done: bool = False) -> list[int]:
     """Return the items of a job that are stale: made from another file than their source, or group, offers now."""
-    return sorted(row[0] for row in connection.execute(query("job_stale"), {"job_id": job_id}))
+    rows = connection.execute(query("job_stale"), {"job_id": job_id})
+    return sorted(row["item_id"] for row in rows if not only_done or row["state"] == ItemState.DONE)
 
 
 def _source(row: Row) -> ItemSource:

@@ -39,8 +39,8 @@ WHERE source.state = 'queued' AND source.is_source = 1 AND source.job_id = :job_
     AND i.state = 'queued' AND i.job_id <> :job_id;
 
 -- name: job_stale -- items that were made from another file than their source, an item or a group, offers now
-SELECT stale.item_id FROM (
-    SELECT s.item_id
+SELECT stale.item_id, stale.state FROM (
+    SELECT s.item_id, i.state
     FROM item AS source
     CROSS JOIN used_source AS s ON s.source_id = source.id
     CROSS JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
@@ -49,7 +49,7 @@ SELECT stale.item_id FROM (
         AND coalesce(source.verdict, 'kept') = 'kept' AND (source.needs_review = 0 OR source.verdict = 'kept')
         AND output.sha256 <> s.sha256 AND i.state NOT IN ('queued', 'canceled')
     UNION
-    SELECT s.item_id
+    SELECT s.item_id, i.state
     FROM used_source AS s
     CROSS JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
     JOIN variant_group AS g ON g.id = s.group_id

@@ -7,7 +7,7 @@ Unknown names raise `InputError` before anything is changed.
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from batchkiln.core.errors import command_arguments
@@ -16,6 +16,7 @@ from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event,
 from batchkiln.store.item_sources import waiting_for, waiting_for_queued
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
+from batchkiln.store.redo_effects import RedoEffects, over_budget, redo_effects
 from batchkiln.store.session import Session, transaction
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import set_paused, transition_all
@@ -90,7 +91,8 @@ class RetryReport(Shown):
     """The number of items that a retry queues, by their previous state.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
-    are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing. The rejected ones
+    are `over_cap` items, whose quotes exceed their caps or the job's budget of a day: they would be rejected, and cost
+    nothing. The rejected ones
     among the others have the sum `rejected_cost`: unless the cause is gone, they are rejected again at no cost.
     `day_cost` is the most of the day's credits that the others use, if all but the last of their attempts fail: a
     failed one is refunded, and counts for the day. `paying_again` counts items whose first result may have been paid:
@@ -130,28 +132,14 @@ class CancelReport(Shown):
         yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped[:_SKIPPED_SHOWN]]
 
 
-@dataclass(frozen=True, slots=True)
-class Outdated:
-    """Items that were sent with files that a redo replaces: they become stale as soon as it has new ones.
-
-    `first` is the name of one of them. `may_cost` is the sum of the known quotes for making them again, in credits, or
-    None without any; `unquoted` of them are not included.
-    """
-
-    count: int
-    first: str
-    may_cost: int | None
-    unquoted: int
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class RedoReport(Shown):
     """The number of done items that are made again.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
-    are `over_cap` items, whose quotes exceed their caps: they would be rejected, and cost nothing.
-    `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of them is
-    made again. `day_cost` is as in `RetryReport`. `outdated` is None if nothing was made from the items.
+    are `over_cap` items, whose quotes exceed their caps or the job's budget of a day: they would be rejected, and cost
+    nothing. `newest_attempt` is the largest id of an attempt of these items, 0 without any: it grows whenever one of
+    them is made again. `day_cost` is as in `RetryReport`.
     """
 
     redone: int
@@ -161,7 +149,7 @@ class RedoReport(Shown):
     newest_attempt: int = 0
     over_cap: int = 0
     day_cost: int = 0
-    outdated: Outdated | None = None
+    effects: RedoEffects = field(default_factory=RedoEffects)
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "made again", self.redone
@@ -289,30 +277,19 @@ def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) 
         max((row["newest"] or 0 for row in rows), default=0),
         sum(row["over_cap"] for row in rows),
         sum(row["day_cost"] or 0 for row in rows),
-        _outdated(connection, ids),
+        redo_effects(connection, ids),
     )
 
 
 def _over_budget(connection: Session, job_name: str, cost: int) -> str | None:
-    """Return why the job's budget does not pay for making done items again beside what is queued; None if it does.
-
-    They would be rejected then, and a done item would have lost its state for nothing.
-    """
+    """Return why the job's budget does not pay for making done items again, and what to do; None if it does."""
     summary = Jobs(connection).summary(job_name)
-    left = summary.budget_left
-    if left is None or not cost or summary.queued_cost + cost <= left:
+    found = over_budget(summary, summary.budget_credits, cost)
+    if found is None:
         return None
-    queued = f" beside {summary.queued_cost:,} for what is queued" if summary.queued_cost else ""
-    return (
-        f"the job's budget.credits has {left:,} of {summary.budget_credits:,} credits left, and this may cost {cost:,}"
-        f"{queued}: raise it to {summary.budget_for(cost):,} in the manifest, and `batchkiln enqueue "
-        f"{command_arguments(summary.manifest_path)}`"
-    )
-
-
-def _outdated(connection: Session, ids: Sequence[int]) -> Outdated | None:
-    row = connection.execute(query("sent_with_current"), {"ids": json.dumps(ids)}).fetchone()
-    return Outdated(row["n"], row["name"], row["cost"], row["unquoted"]) if row["n"] else None
+    reason, enough = found
+    applying = f"`batchkiln enqueue {command_arguments(summary.manifest_path)}`"
+    return f"{reason}: raise it to {enough:,} in the manifest, and {applying}"
 
 
 def redo(connection: Session, job_name: str, item_names: Sequence[str], now: int) -> RedoReport:

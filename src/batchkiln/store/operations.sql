@@ -1,11 +1,15 @@
 -- name: retry_figures_of_state  (from the counters: a job may have a million such items)
 SELECT
     coalesce(sum(t.n), 0) AS n,
-    sum(t.n * q.cost_credits) FILTER (WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)) AS cost,
+    sum(t.n * q.cost_credits) FILTER (
+        WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)
+            AND q.cost_credits <= coalesce(j.budget_credits_per_day, q.cost_credits)) AS cost,
     coalesce(sum(t.n) FILTER (WHERE q.cost_credits IS NULL), 0) AS unquoted,
-    coalesce(sum(t.n) FILTER (WHERE q.cost_credits > r.max_cost_credits), 0) AS over_cap,
+    coalesce(sum(t.n) FILTER (
+        WHERE q.cost_credits > r.max_cost_credits OR q.cost_credits > j.budget_credits_per_day), 0) AS over_cap,
     sum(t.n * q.cost_credits * r.attempts)
-        FILTER (WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)) AS day_cost
+        FILTER (WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)
+            AND q.cost_credits <= coalesce(j.budget_credits_per_day, q.cost_credits)) AS day_cost
 FROM rest_tally AS t
 JOIN job AS j ON j.id = t.job_id
 JOIN recipe AS r ON r.id = t.recipe_id
@@ -41,14 +45,18 @@ SELECT max(attempt_id) FROM item WHERE job_id = :job_id AND state = :state;
 SELECT
     i.state,
     count(*) AS n,
-    sum(q.cost_credits) FILTER (WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)) AS cost,
+    sum(q.cost_credits) FILTER (
+        WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)
+            AND q.cost_credits <= coalesce(j.budget_credits_per_day, q.cost_credits)) AS cost,
     count(*) - count(q.cost_credits) AS unquoted,
     count(*) FILTER (
         WHERE i.state = 'expired' OR a.state IN ('canceled', 'expired', 'abandoned', 'disputed')) AS paying_again,
     max((SELECT max(made.id) FROM attempt AS made WHERE made.item_id = i.id)) AS newest,
-    count(*) FILTER (WHERE q.cost_credits > r.max_cost_credits) AS over_cap,
+    count(*) FILTER (
+        WHERE q.cost_credits > r.max_cost_credits OR q.cost_credits > j.budget_credits_per_day) AS over_cap,
     sum(q.cost_credits * r.attempts)
-        FILTER (WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)) AS day_cost
+        FILTER (WHERE q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)
+            AND q.cost_credits <= coalesce(j.budget_credits_per_day, q.cost_credits)) AS day_cost
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN job AS j ON j.id = i.job_id
@@ -81,25 +89,3 @@ ORDER BY lost_item.item_id;
 SELECT id FROM item
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'queued' AND version_id IS NOT NULL
     AND EXISTS (SELECT 1 FROM output WHERE output.attempt_id = item.version_id);
-
--- name: sent_with_current -- other items that were sent with the current files of these items, and their quotes
-SELECT count(*) AS n, min(made.name) AS name, sum(q.cost_credits) AS cost, count(*) - count(q.cost_credits) AS unquoted
-FROM (
-    SELECT i.id, i.name, i.job_id, i.recipe_id
-    FROM json_each(:ids) AS e
-    JOIN item AS source ON source.id = e.value
-    JOIN used_source AS s ON s.source_id = source.id AND s.made_by = source.version_id
-    JOIN item AS i ON i.id = s.item_id
-    WHERE i.state IN ('submitting', 'active', 'downloading', 'done', 'held')
-    UNION
-    SELECT i.id, i.name, i.job_id, i.recipe_id
-    FROM json_each(:ids) AS e
-    JOIN item AS source ON source.id = e.value
-    JOIN used_source AS s ON s.group_id = source.group_id AND s.made_by = source.version_id
-    JOIN item AS i ON i.id = s.item_id
-    WHERE i.state IN ('submitting', 'active', 'downloading', 'done', 'held')
-) AS made
-JOIN job AS j ON j.id = made.job_id
-JOIN recipe AS r ON r.id = made.recipe_id
-LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
-WHERE made.id NOT IN (SELECT value FROM json_each(:ids));

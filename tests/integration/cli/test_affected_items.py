@@ -33,6 +33,19 @@ def test_items_that_can_never_be_paid_are_named_with_their_places(workspace: Wor
     found = sorted(chain.from_iterable(named(job["unpayable"])))
     assert found == [("capped", 7), ("dear", 9), ("last", 8)]
     assert "capped (foxes.yaml:7)" in text.out + text.err
+    said = " ".join(text.out.split())
+    assert "raise max_cost_credits to 2, or request less" in said
+    assert f"raise budget.credits to {job['sufficient_budget']} to generate all of them" in said
+    costs = {each["code"]: each["cost_credits"] for each in job["unpayable"]}
+    assert job["sufficient_budget"] == 2 + 2 + costs["over_job_budget"]
+    assert "  + paid  epsilon-2 text-to-image\n" in text.out
+    assert "  x capped  epsilon-2 text-to-image, would be rejected (over_cap)\n" in text.out
+    assert {change["item"]: change["rejected"] for change in job["changes"]} == {
+        "paid": None,
+        "capped": "over_cap",
+        "last": "over_job_budget",
+        "dear": "over_job_budget",
+    }
     models = plan.document["cost"]["models"]
     assert sum(model["credits"] for model in models) == plan.document["cost"]["credits"] == 2
     assert sum(model["items"] for model in models) == 1

@@ -232,14 +232,41 @@ def test_redo_beyond_the_rest_of_the_budget_changes_nothing_and_names_the_figure
     assert "1 item queued again" in workspace.call("redo", "owls", "owl-clip").out
 
 
+def test_changed_request_is_made_again_under_the_rules_of_redo(workspace: Workspace, manifest: str) -> None:
+    """The plan names what becomes stale, and a budget that does not pay is an error that names one that does."""
+    text = MANIFEST.replace("defaults:", "budget: {credits: 57}\ndefaults:")
+    path = workspace.folder / manifest
+    path.write_text(text, "utf-8")
+    workspace.call("run", manifest)
+    path.write_text(text.replace("An owl", "A better owl"), "utf-8")
+
+    plan = workspace.call("plan", manifest, "--on-change", "redo")
+    document = workspace.call("plan", manifest, "--on-change", "redo", "--json").document
+    refused = workspace.call("enqueue", manifest, "--on-change", "redo")
+
+    assert "owl-clip was made from what is made again and becomes stale" in plan.out.replace("\n", " ")
+    assert plan.exit == refused.exit == 2
+    assert document["jobs"][0]["redo"]["effects"]["outdated"]["may_cost"] == 50
+    assert {"redo_over_budget", "redo_effects"} <= {each["code"] for each in document["warnings"]}
+    assert "raise it to 60 in the manifest, or pass `--on-change keep`" in refused.err
+    assert items(workspace)["owl-still"]["state"] == "done"
+    path.write_text(path.read_text("utf-8").replace("57", "60"), "utf-8")
+    applied = workspace.call("enqueue", manifest, "--on-change", "redo")
+    assert "owl-clip was made from what is made again and becomes stale" in applied.out
+
+
 def test_retry_beyond_the_rest_of_the_budget_says_so_first(workspace: Workspace, manifest: str) -> None:
     """What was rejected for the budget is rejected again, unless it is raised."""
     text = MANIFEST.replace("defaults:", "budget: {credits: 52}\ndefaults:")
     (workspace.folder / manifest).write_text(text, "utf-8")
     workspace.call("run", manifest)
 
+    status = workspace.call("status", "owls")
+    document = workspace.call("status", "owls", "--json").document
     retried = workspace.call("retry", "owls")
 
+    assert "raise budget.credits to 55 in the manifest, then" in status.out.replace("\n", " ")
+    assert document["budget"]["sufficient"] == 55
     assert "The job's budget.credits has 47 of 52 credits left: what does not fit is rejected." in retried.err
     assert "Raise it to 55 in " in retried.err
 
@@ -256,6 +283,11 @@ def test_redo_stale_makes_again_what_was_made_from_an_earlier_version(workspace:
     assert "Nothing to do." in again.out
     assert f"owls: 1 item is stale, because what it was made from is no longer current: {command}" in again.err
     assert command in workspace.call("status").out.replace("\n", " ")
+    assert command in workspace.call("status", "owls").out.replace("\n", " ")
+    assert command in workspace.call("status", "--watch").out.replace("\n", " ")
+    assert workspace.call("status", "owls", "--json").document["stale"] == 1
+    (end,) = [line for line in workspace.call("run", manifest, "--json").lines if line["event"] == "run_ended"]
+    assert end["jobs"][0]["stale"] == 1
     redone = workspace.call("redo", "owls", "--stale")
     assert "may cost 50 credits" in redone.err
     assert "owls: 1 item queued again." in redone.out

@@ -151,6 +151,39 @@ def test_enqueue_says_who_takes_the_items(workspace: Workspace) -> None:
     assert again.out.endswith("Nothing is queued: all items have ended before.\n")
 
 
+def test_empty_prompt_file_is_told_with_its_place(workspace: Workspace) -> None:
+    """Nothing is wrong with a manifest without items, so the exit code is 0; that it has none is not silent."""
+    (workspace.folder / "prompts.txt").write_text("")
+    defaults = "defaults: {model: epsilon-2, mode: text-to-image}"
+    (workspace.folder / "m.yaml").write_text(f"version: 1\njob: empty\n{defaults}\nitems:\n  - from: prompts.txt\n")
+
+    enqueued = workspace.call("enqueue", "m.yaml")
+    run = workspace.call("run", "m.yaml")
+
+    assert enqueued.exit == run.exit == 0
+    assert "m.yaml:5: prompts.txt has no rows" in enqueued.err
+    assert enqueued.out.endswith("Nothing is queued: there are no items.\n")
+    assert "m.yaml:5: prompts.txt has no rows" in run.err
+    assert "Nothing to do. empty: it has no items; 0 credits charged." in run.out
+
+
+def test_command_below_rejected_items_names_the_manifest_as_it_was_typed(workspace: Workspace) -> None:
+    """The path that the queue keeps is a long one, for other working directories."""
+    (workspace.folder / "sub").mkdir()
+    path = workspace.folder / "sub" / "m.yaml"
+    item = "{id: owl, prompt: An owl, max_cost_credits: 1}"
+    path.write_text(
+        "version: 1\njob: owls\ndefaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}\n"
+        f"items:\n  - {item}\n"
+    )
+
+    run = workspace.call("run", "sub/m.yaml")
+
+    assert run.exit == 3
+    assert "then `batchkiln run sub/m.yaml`" in " ".join(run.out.split())
+    assert "then `batchkiln run sub/m.yaml`" in " ".join(workspace.call("status", "owls").out.split())
+
+
 def test_enqueue_into_a_paused_job_names_unpause(workspace: Workspace) -> None:
     """Nobody takes the items before."""
     workspace.call("enqueue", workspace.manifest())
@@ -362,7 +395,7 @@ def test_manifest_that_takes_its_items_to_another_profile_says_so(workspace: Wor
     moved = workspace.call("enqueue", manifest, "--json").document["jobs"][0]
     assert (moved["profile"], moved["moved_from"]) == ("local", "other")
     back = workspace.call("enqueue", manifest, "--profile", "other").out
-    assert f"had the profile local, and `batchkiln enqueue {workspace.folder / manifest} --profile local` moves" in back
+    assert f"had the profile local, and `batchkiln enqueue {manifest} --profile local` moves" in back
     run = workspace.call("run", manifest, "--yes")
 
     assert run.exit == 0

@@ -198,12 +198,14 @@ def test_key_that_has_gone_since_the_start_needs_a_person(workspace: Workspace, 
         until_logged(watcher, "account_postponed")
 
         status, shown = workspace.call("status").out, workspace.call("show", "foxes", "fox-1").out
+        accounts = workspace.call("status", "--json").document["accounts"]
     finally:
         interrupt(watcher)
 
     assert "the account studio/anna cannot work: it has no API key: none was found in the file anna.key" in " ".join(
         status.split()
     )
+    assert [each["key_missing"] for each in accounts if each["account"] == "anna"] == ["the file anna.key"]
     assert "ends in" not in status
     assert "the account has no API key" in shown
     assert "continues by itself" not in shown

@@ -111,7 +111,9 @@ async def test_redo_names_its_price_before_it_is_done(client: Client, queue: Que
     assert refused.problem["agreed"] == asked.json["agreed"]
     assert "10 credits" in refused.problem["detail"]
     assert unchanged == before
-    assert done.json == {"job": "birds", "redone": 2, "may_cost": 10, "unquoted": 0, "over_cap": 0, "skipped": []}
+    effects = {"kept": 0, "kept_items": [], "outdated": None}
+    figures = {"job": "birds", "redone": 2, "may_cost": 10, "unquoted": 0, "over_cap": 0}
+    assert done.json == figures | {"effects": effects, "skipped": []}
     assert queue.names() == ["owl-1", "owl-2"]
 
 

@@ -15,6 +15,7 @@ from batchkiln.dashboard.charts import gauge_bar
 from batchkiln.dashboard.rendering import environment
 from batchkiln.dashboard.snapshot import Gauge, Level, PageSnapshot, Slot, headline
 from batchkiln.presentation.account_waits import Wait
+from batchkiln.presentation.job_documents import job_document
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.presentation.worker_views import NO_KEY, Undriven
 from batchkiln.store.accounts import AccountSummary
@@ -282,6 +283,25 @@ def test_items_beyond_the_budget_are_told_with_the_end(lease: Lease | None, text
 
     assert headline(snapshot(view, lease=lease)).text == text
     assert view.end_line.endswith("; the budget pays for 15 of the 20 items left, and the rest would be rejected")
+
+
+@pytest.mark.parametrize(
+    ("unquoted", "clause", "beyond"),
+    [
+        (0, "budget.credits of 25 would pay for all", 5),
+        (3, "3 items have no price yet, so whether", None),
+    ],
+)
+def test_end_names_the_budget_that_suffices_or_that_it_is_not_known(
+    unquoted: int, clause: str, beyond: int | None
+) -> None:
+    """Before the first quote, nobody knows what the budget pays for."""
+    view = job_view({ItemState.QUEUED: 20}, ends_at=NOW + timedelta(minutes=6), beyond_budget=5)
+    summary = replace(view.summary, budget_credits=15, queued_cost=25, queued_unquoted=unquoted)
+    view = replace(view, summary=summary)
+
+    assert f"; {clause}" in view.end_line
+    assert job_document(view)["budget"]["beyond_budget"] == beyond
 
 
 @pytest.mark.parametrize(

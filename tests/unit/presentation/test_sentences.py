@@ -22,7 +22,8 @@ from batchkiln.presentation.ends import End, JobEnd, end_of_all
 from batchkiln.presentation.forecasts import job_forecasts, only_under_way
 from batchkiln.store import QueuedLoad
 from batchkiln.store.jobs import Credits
-from batchkiln.store.operations import Outdated, RedoReport, RetryReport
+from batchkiln.store.operations import RedoReport, RetryReport
+from batchkiln.store.redo_effects import Outdated, RedoEffects
 from support.view_builders import NOW, job_view, under_way
 
 LOCAL = Profile("local")
@@ -34,7 +35,7 @@ def test_redo_over_the_cap_costs_nothing() -> None:
 
     assert text.endswith(
         "may cost 2 credits by the known quotes; 2 of them would be rejected and cost nothing, because their quotes "
-        "exceed their caps."
+        "exceed their caps or the job's budget.credits_per_day."
     )
 
 
@@ -67,7 +68,21 @@ def test_redo_of_one_item_speaks_of_one(number: int, text: str) -> None:
 )
 def test_redo_names_what_becomes_stale_and_its_price(redone: int, outdated: Outdated, text: str) -> None:
     """A still for 5 credits may lead to a clip for 50."""
-    assert f". {text}" in cost_of_redo("owls", RedoReport(redone, (), may_cost=2, unquoted=0, outdated=outdated))
+    assert f". {text}" in cost_of_redo(
+        "owls", RedoReport(redone, (), may_cost=2, unquoted=0, effects=RedoEffects(outdated=outdated))
+    )
+
+
+@pytest.mark.parametrize(
+    ("effects", "text"),
+    [
+        (RedoEffects(1, ("fox",)), "fox is kept: the verdict ends once there are new files, which wait for a review."),
+        (RedoEffects(3, ("a", "b")), "a, b and 1 more are kept: their verdicts end once there are new files"),
+    ],
+)
+def test_redo_names_the_verdicts_that_end(effects: RedoEffects, text: str) -> None:
+    """A verdict is about the version that the person saw."""
+    assert f". {text}" in cost_of_redo("owls", RedoReport(2, (), may_cost=2, unquoted=0, effects=effects))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from batchkiln.store.apply import ITEMS_AT_ONCE, ApplyOptions
 from batchkiln.store.attempts import quote_body
 from batchkiln.store.item_sources import stale_items
 from batchkiln.store.items import Items
-from batchkiln.store.operations import Outdated
 from batchkiln.store.preparations import asset_urls
+from batchkiln.store.redo_effects import Outdated
 from batchkiln.store.reviews import review
 from batchkiln.store.versions import choose_version
 from support.queue_file import JOB, NOW, RECIPE, QueueFile, image, spec
@@ -387,7 +387,7 @@ def test_redo_names_what_was_made_from_the_current_files(queue: QueueFile) -> No
         done(queue, name)
 
     found = {
-        name: operations.preview_redo(queue.connection, JOB.name, names).outdated
+        name: operations.preview_redo(queue.connection, JOB.name, names).effects.outdated
         for name, names in {
             "still": ["still"],
             "kept": ["hero-1"],

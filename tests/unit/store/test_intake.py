@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from batchkiln.core.errors import Diagnostic, InputError
-from batchkiln.core.job import JobSpec
+from batchkiln.core.job import JobSpec, Mode, SourceRef
 from batchkiln.core.states import Event
 from batchkiln.store.apply import ApplyOptions, compared
+from batchkiln.store.redo_effects import Outdated, RedoEffects
+from batchkiln.store.reviews import Decided, review
 from support.queue_file import JOB, NOW, RECIPE, QueueFile, capped, diagnostic_at, image, placed, spec, then_mistaken
 
 KEEP = ApplyOptions(on_change="keep")
@@ -510,6 +512,84 @@ def test_plan_counts_what_would_be_made_again(queue: QueueFile) -> None:
     assert [(change.kind.value, change.item) for change in plan.changes] == [("redone", "fox")]
     assert [(entry.count, entry.cost_credits) for entry in plan.counts] == [(1, 5)]
     assert plan.report.redo_cost == 5
+
+
+def test_redo_tells_the_verdicts_that_end_and_what_becomes_stale(queue: QueueFile) -> None:
+    """As `redo` does, before anything is changed and after it."""
+    clip = replace(RECIPE, mode=Mode.IMAGE_TO_IMAGE, inputs_count=1)
+    made = spec("made", recipe=clip, inputs=(SourceRef("still"),))
+    queue.apply([spec("still"), spec("other"), made])
+    queue.quote(5)
+    queue.finish("still")
+    review(queue.connection, JOB.name, {"still": None}, Decided.KEEP, by="me", now=NOW)
+    queue.finish("made")
+    changed = [spec("still", prompt="changed"), spec("other"), made]
+
+    plan = queue.plan(changed, options=ApplyOptions(on_change="redo", dry_run=True))
+    kept = queue.plan(changed, options=ApplyOptions(on_change="keep", dry_run=True))
+    report = queue.apply(changed, options=REDO)
+
+    assert plan.report.redo_effects == RedoEffects(1, ("still",), Outdated(1, "made", 5, 0))
+    assert report.redo_effects == plan.report.redo_effects
+    assert kept.report.redo_effects == RedoEffects()
+
+
+def test_redo_that_the_budget_does_not_pay_for_changes_nothing(queue: QueueFile) -> None:
+    """Law 6: a done item would be rejected, and lose its state for nothing; the error names a budget that suffices."""
+    job = replace(JOB, budget_credits=12)
+    queue.apply([spec("fox"), spec("owl")], job=job)
+    queue.quote(5)
+    queue.finish("fox")
+    before = queue.dump()
+    changed = [spec("fox", prompt="changed"), spec("owl")]
+
+    plan = queue.plan(changed, job=job, options=ApplyOptions(on_change="redo", dry_run=True))
+    with pytest.raises(InputError) as caught:
+        queue.apply(changed, job=job, options=REDO)
+
+    reason = "making 1 item again: the job's budget.credits has 7 of 12 credits left, and this may cost 5 beside 5"
+    assert reason in str(caught.value)
+    assert "raise it to 15 in the manifest" in str(caught.value)
+    assert plan.report.redo_refusal == caught.value.mistakes[0]
+    assert queue.dump() == before
+    assert queue.apply(changed, job=replace(JOB, budget_credits=15), options=REDO).redone == 1
+
+
+def test_new_items_of_the_manifest_count_for_the_budget_of_a_redo(queue: QueueFile) -> None:
+    """They may begin first, and leave nothing for the item that is made again."""
+    job = replace(JOB, budget_credits=12)
+    queue.apply([spec("fox")], job=job)
+    queue.quote(5)
+    queue.finish("fox")
+
+    with pytest.raises(InputError, match="beside 5 for what is queued"):
+        queue.apply([spec("fox", prompt="changed"), spec("owl")], job=job, options=REDO)
+
+    assert queue.names("done") == ["fox"]
+    assert queue.names() == []
+
+
+def test_failed_items_alone_are_queued_again_whatever_the_budget(queue: QueueFile) -> None:
+    """They have nothing to lose: what the budget does not pay for is rejected, as after a retry."""
+    job = replace(JOB, budget_credits=4)
+    queue.apply([spec("fox")], job=job)
+    queue.quote(5)
+    queue.fail("fox")
+
+    report = queue.apply([spec("fox", prompt="changed")], job=job, options=REDO)
+
+    assert (report.redone, report.redo_refusal) == (1, None)
+
+
+def test_redo_over_the_cap_is_counted_apart(queue: QueueFile) -> None:
+    """It is rejected at no cost, so it is no part of the sum."""
+    queue.apply([spec("fox")])
+    queue.quote(5)
+    queue.finish("fox")
+
+    report = queue.apply([spec("fox", prompt="changed", recipe=capped(4))], options=REDO)
+
+    assert (report.redone, report.redo_cost, report.redo_over_cap) == (1, 0, 1)
 
 
 def test_plan_counts_the_images_of_what_would_be_made_again(queue: QueueFile) -> None:

@@ -61,6 +61,20 @@ def test_retry_tells_beforehand_what_it_may_cost(ended: QueueFile) -> None:
     assert (by_name.may_cost, by_name.rejected_cost, by_name.day_cost) == (15, 5, 30)
 
 
+def test_items_over_the_jobs_budget_of_a_day_are_told_as_those_over_their_cap(queue: QueueFile) -> None:
+    """Law 6: no day pays for such an item, so a retry of it is rejected, and a sum with it would be too large."""
+    queue.apply([spec("failed"), spec("done")], job=replace(JOB, budget_credits_per_day=4))
+    queue.quote(5)
+    queue.fail("failed")
+    queue.finish("done")
+
+    retried = [preview_retry(queue.connection, "birds", names) for names in ([], ["failed"])]
+    redone = operations.preview_redo(queue.connection, "birds", ["done"])
+
+    assert [(told.may_cost, told.over_cap) for told in retried] == [(None, 1)] * 2
+    assert (redone.may_cost, redone.over_cap) == (None, 1)
+
+
 def test_items_that_may_be_paid_are_named_first(ended: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all, of some by name, and where not all are told; who cancels is told what was never sent."""
     every = [(one.name, one.may_be_paid) for one in affected(ended.connection, "retry", "birds", [])]

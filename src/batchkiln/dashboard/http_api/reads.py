@@ -27,7 +27,7 @@ from batchkiln.dashboard.http_api.requests import (
 )
 from batchkiln.presentation.item_documents import event_document, item_document
 from batchkiln.presentation.job_documents import AccountsDocument, JobDocument, accounts_document, job_document
-from batchkiln.presentation.overview import Overview, read_overview
+from batchkiln.presentation.overview import Overview, in_full, read_overview
 from batchkiln.presentation.show_documents import ShownItemDocument, review_step_document, shown_item_document
 
 
@@ -63,7 +63,9 @@ async def list_accounts(call: Call[Query, Body]) -> AccountsDocument:
 async def _overview(call: Call[Any, Any], names: list[str]) -> Overview:
     context = call.context
     times = context.live_state().times
-    return await context.reader.read(read_overview, context.config, names, context.machine_now(), times)
+    return await context.reader.read(
+        lambda reader: in_full(reader, read_overview(reader, context.config, names, context.machine_now(), times))
+    )
 
 
 async def list_items(call: Call[ItemsQuery, Body]) -> ItemsPage:
