@@ -279,10 +279,11 @@ def in_full(reader: Reader, overview: Overview) -> Overview:
 
 def full_views(reader: Reader, views: Iterable[JobView]) -> tuple[JobView, ...]:
     """Return the jobs with `stale` and `sufficient_budget`. It takes a look at each source of the queue."""
+    stale = reader.jobs.stale_counts()
     return tuple(
         replace(
             view,
-            stale=reader.items.stale_count(view.summary.name),
+            stale=stale[view.summary.name],
             sufficient_budget=_sufficient_budget(reader, view.summary),
         )
         for view in views

@@ -1,6 +1,7 @@
 """Reads the sources of items: whether their outputs exist, and whether these were made again since."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,8 +63,14 @@ def waiting_for_queued(connection: Session, job_id: int) -> int:
 
 def stale_items(connection: Session, job_id: int, *, only_done: bool = False) -> list[int]:
     """Return the items of a job that are stale: made from another file than their source, or group, offers now."""
-    rows = connection.execute(query("job_stale"), {"job_id": job_id})
-    return sorted(row["item_id"] for row in rows if not only_done or row["state"] == ItemState.DONE)
+    rows = connection.execute(query("stale"))
+    is_meant = {ItemState.DONE} if only_done else set(ItemState)
+    return sorted(row["item_id"] for row in rows if row["job_id"] == job_id and row["state"] in is_meant)
+
+
+def stale_counts(connection: Session) -> Counter[str]:
+    """Return the number of done items that are stale, by the name of their job."""
+    return Counter(row["job"] for row in connection.execute(query("stale")) if row["state"] == ItemState.DONE)
 
 
 def _source(row: Row) -> ItemSource:

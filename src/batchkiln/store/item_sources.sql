@@ -38,20 +38,20 @@ JOIN item AS i ON i.id = s.item_id
 WHERE source.state = 'queued' AND source.is_source = 1 AND source.job_id = :job_id
     AND i.state = 'queued' AND i.job_id <> :job_id;
 
--- name: job_stale -- items that were made from another file than their source, an item or a group, offers now
-SELECT stale.item_id, stale.state FROM (
-    SELECT s.item_id, i.state
+-- name: stale -- items that were made from another file than their source, an item or a group, offers now
+SELECT stale.item_id, stale.job_id, (SELECT name FROM job WHERE id = stale.job_id) AS job, stale.state FROM (
+    SELECT s.item_id, i.job_id, i.state
     FROM item AS source
     CROSS JOIN used_source AS s ON s.source_id = source.id
-    CROSS JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
+    CROSS JOIN item AS i ON i.id = s.item_id
     JOIN output ON output.attempt_id = source.version_id AND output.number = s.output
     WHERE source.is_source = 1 AND source.state = 'done' AND s.made_by IS NOT source.version_id
         AND coalesce(source.verdict, 'kept') = 'kept' AND (source.needs_review = 0 OR source.verdict = 'kept')
         AND output.sha256 <> s.sha256 AND i.state NOT IN ('queued', 'canceled')
     UNION
-    SELECT s.item_id, i.state
+    SELECT s.item_id, i.job_id, i.state
     FROM used_source AS s
-    CROSS JOIN item AS i ON i.id = s.item_id AND i.job_id = :job_id
+    CROSS JOIN item AS i ON i.id = s.item_id
     JOIN variant_group AS g ON g.id = s.group_id
     WHERE s.group_id IS NOT NULL AND i.state NOT IN ('queued', 'canceled')
         AND s.sha256 <> (

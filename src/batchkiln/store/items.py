@@ -350,10 +350,6 @@ class Items:
         ids = stale_items(self._connection, Jobs(self._connection).id_of(job_name), only_done=True)
         return [item.name for item in self.of_ids(ids)]
 
-    def stale_count(self, job_name: str) -> int:
-        """Return the number of items of `stale_names`. Raise `InputError` for an unknown job."""
-        return len(stale_items(self._connection, Jobs(self._connection).id_of(job_name), only_done=True))
-
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
         """Return the ids of a page of a job's items in the job's order, in one state or in all."""
         params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}

@@ -4,6 +4,7 @@ Triggers maintain the counters: a job of a million items is read as fast as a jo
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,7 @@ from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
 from batchkiln.core.suggestions import closest
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
+from batchkiln.store.item_sources import stale_counts
 from batchkiln.store.row_types import instant, recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.shared_paths import local_path_of
@@ -211,6 +213,10 @@ class Jobs:
     def names(self) -> tuple[str, ...]:
         """Return the names of all jobs, the oldest first."""
         return tuple(row["name"] for row in self._connection.execute(query("job_names")))
+
+    def stale_counts(self) -> Counter[str]:
+        """Return the number of done items that are stale, by the name of their job; it looks at each source."""
+        return stale_counts(self._connection)
 
     def names_of(self, ids: Collection[int]) -> tuple[str, ...]:
         """Return the names of jobs by their ids, the oldest first."""

@@ -21,7 +21,7 @@ COLD: Final = frozenset(
 
 SCANNED: Final = {
     "kept_of_groups": {"reviewed"},  # the groups of the reviewed items
-    "job_stale": {"stale", "choice", "(subquery-10)", "(subquery-11)"},  # the kept items of each group that others use
+    "stale": {"stale", "choice", "(subquery-11)", "(subquery-12)"},  # the kept items of each group that others use
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
     "unresolved_attempts": {"attempt USING INDEX attempt_unresolved"},  # one an account
