@@ -20,11 +20,12 @@ import pytest
 import yaml
 
 from support import postgres
+from support.compose_files import FOLDER, merged
 from support.shared_queue import wait_until
 from support.tcp_gate import free_port
 
-PATH: Final = Path(__file__).resolve().parents[2] / "docs" / "compose" / "compose.yaml"
-SERVICES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(PATH.read_text("utf-8"))["services"]
+PATH: Final = FOLDER / "compose.yaml"
+SERVICES: Final[dict[str, dict[str, Any]]] = merged("compose.yaml", "compose.override.yaml")["services"]
 SECRETS: Final = {"KILN_TOKEN": "0123456789abcdef" * 3, "KILN_PASSWORD": "fedcba9876543210" * 3}
 PAUSE_SECONDS: Final = 1.0  # each look is a process, which takes the time of those that it looks at
 FIRST_JOB: Final = "first-job"  # what `init` writes
@@ -58,7 +59,7 @@ class Composition:
 
     def environment(self, name: str) -> dict[str, str]:
         """Return what a container's process sees."""
-        found: Mapping[str, str] = SERVICES[name]["environment"]
+        found: Mapping[str, str] = SERVICES[name].get("environment", {})
         own = {key: self.here(value, volume=self.volume(name)) for key, value in found.items()}
         image = {"XDG_STATE_HOME": self.here("/data/state", volume=self.volume(name))}
         return {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "HOME": str(self.folder)} | image | own

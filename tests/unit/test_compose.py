@@ -1,7 +1,6 @@
-"""The compose file of docs/compose: its commands, its configurations and its promises fit the program."""
+"""The compose files of docs/compose: their commands, their configurations and their promises fit the program."""
 
 import re
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -11,9 +10,11 @@ import yaml
 from batchkiln.cli.main import program
 from batchkiln.config import load_config
 from batchkiln_service.config import ServiceConfig
+from support.compose_files import FOLDER, merged
 
-PATH: Final = Path(__file__).resolve().parents[2] / "docs" / "compose" / "compose.yaml"
-COMPOSE: Final[dict[str, Any]] = yaml.safe_load(PATH.read_text("utf-8"))
+PATH: Final = FOLDER / "compose.yaml"
+COMPOSE: Final = merged("compose.yaml", "compose.override.yaml")  # what Docker Compose reads without COMPOSE_FILE
+STUDIO: Final = merged("compose.yaml", "studio.yaml")
 SERVICES: Final[dict[str, dict[str, Any]]] = COMPOSE["services"]
 OURS: Final = sorted(name for name, service in SERVICES.items() if "build" in service)
 CONFIG: Final = PATH.with_name("batchkiln.yaml")
@@ -61,7 +62,7 @@ def test_image_keeps_the_journals_on_the_volume() -> None:
 def test_configurations_are_mounted_where_the_services_read_them() -> None:
     """They are files beside the compose file, which a container cannot change."""
     for name in OURS:
-        source, target, options = SERVICES[name]["volumes"][1].split(":")
+        source, target, options = SERVICES[name]["volumes"][-1].split(":")
         asked = SERVICES[name]["command"][2] if name == "service" else SERVICES[name]["environment"]["BATCHKILN_CONFIG"]
 
         assert (PATH.parent / source).resolve() == (SERVICE if name == "service" else CONFIG)
@@ -139,8 +140,61 @@ def test_configurations_are_valid_and_agree() -> None:
 
     keys = {account.name: [environment[str(key.env)] for key in account.keys] for account in profile.accounts}
     assert keys == {account.name: [key.value for key in account.key_configs] for account in service.accounts}
-    others = SERVICES["dashboard"]["environment"] | SERVICES["migrate"]["environment"]
-    assert [name for name in others if name.startswith("KEY_")] == []
     assert profile.base_url == f"{service.public_url}/api/v1"
     assert profile.time_scale == service.time_scale
     assert f"http://127.0.0.1:{service.operator_port}/health" in SERVICES["service"]["healthcheck"]["test"][-1]
+
+
+def test_each_secret_is_known_to_those_that_need_it_alone() -> None:
+    """The token is the dashboard's, the password that of who opens the queue, and API keys are the workers'."""
+    knows = {
+        name: {secret for secret in ("KILN_TOKEN", "KILN_PASSWORD", "KEY_") if secret in str(service)}
+        for name, service in SERVICES.items()
+    }
+
+    assert knows == {
+        "postgres": {"KILN_PASSWORD"},
+        "migrate": {"KILN_PASSWORD"},
+        "service": set(),
+        "worker-1": {"KILN_PASSWORD", "KEY_"},
+        "worker-2": {"KILN_PASSWORD", "KEY_"},
+        "dashboard": {"KILN_PASSWORD", "KILN_TOKEN"},
+    }
+
+
+def test_real_service_takes_the_place_of_the_local_one() -> None:
+    """No local service and no key of one is left; the workers alone read the API keys, which are files."""
+    services = STUDIO["services"]
+    config = load_config(FOLDER / "studio-batchkiln.yaml", {})
+    places = {str(key.file) for account in config.profile(None).accounts for key in account.keys}
+
+    assert services.keys() == SERVICES.keys() - {"service"}
+    assert "KEY_" not in str(services)
+    assert [name for name, each in services.items() if "service" in each.get("depends_on", {})] == []
+    assert places == {f"/run/secrets/{name}" for name in STUDIO["secrets"]}
+    assert {name for name, each in services.items() if "secrets" in each} == set(WORKERS)
+    for name in (*WORKERS, "dashboard"):
+        assert services[name]["volumes"] == ["data:/data", "./studio-batchkiln.yaml:/etc/batchkiln.yaml:ro,z"]
+    assert {tuple(services[name]["secrets"]) for name in WORKERS} == {tuple(STUDIO["secrets"])}
+
+
+def test_workers_of_a_real_service_share_their_address() -> None:
+    """Containers of one machine leave from one; the health checks name each by its container's name."""
+    commands = [STUDIO["services"][name]["command"] for name in WORKERS]
+    context = click.Context(program)
+    command = program.get_command(context, "work")
+    assert command is not None
+
+    parsed = [command.make_context("work", list(words[1:]), parent=context).params["egress"] for words in commands]
+
+    assert set(parsed) == {"studio"}
+    for name in WORKERS:
+        service = STUDIO["services"][name]
+        assert service["healthcheck"]["test"][-1] == service["hostname"] == name
+
+
+def test_key_files_are_neither_committed_nor_part_of_an_image() -> None:
+    """They lie beside the compose files."""
+    assert {str(secret["file"])[1:] for secret in STUDIO["secrets"].values()} == {"/anna.key", "/ben.key"}
+    assert "/docs/compose/*.key" in (FOLDER.parents[1] / ".gitignore").read_text("utf-8").splitlines()
+    assert "docs/compose" in (FOLDER.parents[1] / ".dockerignore").read_text("utf-8").splitlines()

@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,11 +17,13 @@ import pytest
 from dockerfile_parse import DockerfileParser
 
 from batchkiln.cli.main import program
+from batchkiln.config import load_config
 from batchkiln_service.config import ServiceConfig
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATH: Final = ROOT / "docs" / "containers" / "serve.Dockerfile"
 FILES: Final = sorted(PATH.parent.glob("*.Dockerfile"))
+GUIDE: Final = (ROOT / "docs" / "guides" / "containers.md").read_text("utf-8")
 IGNORED: Final = ROOT / ".dockerignore"
 PROGRAM: Final = PATH.with_name("batchkiln.Dockerfile")
 IMAGE: Final = "batchkiln-serve-test"
@@ -133,18 +137,62 @@ def test_service_does_not_run_as_root_and_stops_in_order() -> None:
 def test_program_runs_as_the_owner_of_a_folder() -> None:
     """`--user` is a user without a home in the image: what the program keeps is elsewhere, and the manual says it."""
     environment = DockerfileParser(fileobj=io.BytesIO(PROGRAM.read_bytes())).envs
-    runs = (ROOT / "docs" / "pipelines.md").read_text("utf-8").split("docker run ")[1:]
 
     assert environment == {"XDG_STATE_HOME": "/data/state", "XDG_CACHE_HOME": "/tmp/cache"}
-    assert runs
-    assert [run for run in runs if '--user "$(id -u):$(id -g)"' not in run.partition("```")[0]] == []
+    assert option("--user") == ["$(id -u):$(id -g)"]
+
+
+def docker_run() -> list[str]:
+    """Return the words of the guide's one complete `docker run`."""
+    (text,) = re.findall(r"^docker run --detach (.*?[^\\])\n", GUIDE, re.DOTALL | re.MULTILINE)
+    return shlex.split(text.replace("\\\n", " "))
+
+
+def option(name: str) -> list[str]:
+    """Return the values of an option of `docker run`."""
+    words = docker_run()
+    return [words[place + 1] for place, word in enumerate(words) if word == name]
+
+
+def test_one_container_starts_again_and_is_for_this_machine_alone() -> None:
+    """It has no power that it does not need, time to end, a bounded log, and its port on the loopback address."""
+    assert option("--restart") == ["unless-stopped"]
+    assert option("--stop-timeout") == ["120"]
+    assert option("--cap-drop") == ["ALL"]
+    assert option("--security-opt") == ["no-new-privileges"]
+    assert option("--log-opt") == ["max-size=10m", "max-file=3"]
+    assert option("--publish") == ["127.0.0.1:8642:8642"]
+    assert option("--volume") == ["$PWD/data:/data", "$PWD/secrets:/secrets:ro"]
+    assert "--init" in docker_run()
+
+
+def test_one_container_reads_its_secrets_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command and the configuration are the program's, and each secret is one that the guide makes."""
+    (text,) = re.findall(r"data/batchkiln\.yaml -->\n```yaml\n(.*?)```", GUIDE, re.DOTALL)
+    (tmp_path / "inbox").mkdir()
+    monkeypatch.chdir(tmp_path)
+    command, *arguments = docker_run()[docker_run().index("batchkiln", 3) + 1 :]
+    found = program.get_command(click.Context(program), command)
+    assert found is not None
+    path = tmp_path / "batchkiln.yaml"
+    path.write_text(text.replace("/secrets", str(tmp_path)), "utf-8")
+    for name in ("studio.key", "person.token"):
+        assert f"> secrets/{name})" in GUIDE
+        (tmp_path / name).write_text("0123456789abcdef" * 3, "utf-8")
+
+    config = load_config(path, {})
+
+    assert found.make_context(command, arguments, parent=click.Context(program)).params["has_dashboard"]
+    assert config.profile(None).keys("anna") == ["0123456789abcdef" * 3]
+    assert [token.name for token in config.http.digests().values()] == ["person"]
+    assert (config.http.host, config.http.port) == ("0.0.0.0", 8642)
 
 
 def test_program_has_the_extras_that_were_asked_for() -> None:
     """The manual's build argument is the file's, and names extras of the program."""
     parser = DockerfileParser(fileobj=io.BytesIO(PROGRAM.read_bytes()))
     (argument,) = (each["value"] for each in parser.structure if each["instruction"] == "ARG")
-    manual = (ROOT / "docs" / "pipelines.md").read_text("utf-8").partition("--build-arg ")[2].split()[0]
+    manual = GUIDE.partition("--build-arg ")[2].split()[0]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
 
     assert [name for name, _, _ in (argument.partition("="), manual.partition("="))] == ["EXTRAS"] * 2

@@ -22,8 +22,13 @@ INSTALLED: Final = "/opt/batchkiln/bin/batchkiln"
 
 def settings(unit: Path) -> dict[str, list[str]]:
     """Return the values of each setting, which a unit may have several times."""
+    return settings_of(unit.read_text("utf-8"))
+
+
+def settings_of(text: str) -> dict[str, list[str]]:
+    """Return the values of each setting in a unit's text."""
     found: dict[str, list[str]] = defaultdict(list)
-    for line in unit.read_text("utf-8").splitlines():
+    for line in text.splitlines():
         name, equals, value = line.partition("=")
         if equals and not line.startswith("#"):
             found[name].append(value)
@@ -48,8 +53,10 @@ def test_command_is_one_of_the_programs(unit: Path, tmp_path: Path, monkeypatch:
 def test_end_is_orderly_and_a_mistake_is_left_to_a_person(unit: Path) -> None:
     """SIGTERM is no failure, and exit codes that only a person can mend do not start it again."""
     found = settings(unit)
-    persons = {ExitStatus(int(each)) for each in found["RestartPreventExitStatus"][0].split()}
+    *ours, missing_credential = found["RestartPreventExitStatus"][0].split()
+    persons = {ExitStatus(int(each)) for each in ours}
 
+    assert missing_credential == "243"  # systemd's own status of a unit that it cannot give a file of LoadCredential=
     assert found["SuccessExitStatus"] == [str(int(ExitStatus.TERMINATED))]
     assert found["Restart"] == ["always"]
     assert {ExitStatus.USAGE, ExitStatus.ACCOUNT_CANNOT_WORK} <= persons
@@ -108,49 +115,80 @@ def test_files_of_the_unit_are_those_of_the_guide(unit: Path) -> None:
     assert f"systemctl enable --now {unit.stem}\n" in GUIDE
 
 
-def test_tokens_of_the_guide_are_credentials_of_the_dashboard(tmp_path: Path) -> None:
-    """The two parts of the configuration are one that is valid, and name what the unit loads."""
-    (unit,) = (each for each in UNITS if each.stem == "batchkiln-dashboard")
-    loaded = {each.partition(":")[0] for each in settings(unit)["LoadCredential"]} - {"pg_service.conf"}
-    parts = re.findall(r"batchkiln\.yaml <<'END'\n(.*?)^END$", GUIDE, re.DOTALL | re.MULTILINE)
+def written(name: str) -> list[str]:
+    """Return what the guide writes into files whose paths end in `name`, in order."""
+    found = re.findall(r"^(?:install [^\n]*|cat >> )(?<= )(\S+) <<'END'\n(.*?)^END$", GUIDE, re.DOTALL | re.MULTILINE)
+    return [text for path, text in found if path.endswith(name)]
+
+
+def test_places_of_the_configuration_are_credentials_of_the_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Key, token and address of the watched folder are read from where systemd puts what unit and drop-ins load."""
+    begin, tokens, notify, tokens_again = written("/batchkiln.yaml")
+    drop_ins = [settings_of(text) for text in (*written(".service.d/00-queue.conf"), *written("phone.conf"))]
+    loaded = [each for found in (*map(settings, UNITS), *drop_ins) for each in found["LoadCredential"] if each]
     config = tmp_path / "batchkiln.yaml"
-    config.write_text("".join(parts), "utf-8")
+    config.write_text(begin + tokens + notify, "utf-8")
+    for name in {each.partition(":")[0] for each in loaded}:
+        (tmp_path / name).write_text(f"https://{name:x<40}\n", "utf-8")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
 
-    tokens = load_config(config, {}).http.tokens
+    read = load_config(config, {})
 
-    assert len(parts) == 2
-    assert {str(token.source).rpartition("/")[2] for token in tokens} == {token.name for token in tokens} == loaded
-    assert {str(token.source).rpartition("/")[0].partition("/")[2] for token in tokens} == {
-        f"run/credentials/{unit.name}"
-    }
-    assert AccessScope.DECIDE in tokens[0].scopes
+    assert tokens == tokens_again
+    assert read.profile(None).keys("anna") == [f"https://{'studio':x<40}"]
+    assert [notifier.url() for notifier in read.notifiers.values()] == [f"https://{'phone':x<40}"]
+    (token,) = read.http.digests().values()
+    assert (token.name, AccessScope.DECIDE in token.scopes) == ("person", True)
 
 
 def test_dashboard_of_a_watched_folder_needs_nothing_of_the_database() -> None:
-    """Its change of the unit loads the tokens alone, and names the queue and the unit of the folder."""
+    """Its first drop-in loads the tokens alone, and names the queue and the unit of the folder."""
     (unit,) = (each for each in UNITS if each.stem == "batchkiln-dashboard")
     (watched,) = (each for each in UNITS if each.stem == "batchkiln-watch")
-    (change,) = re.findall(r"```ini\n(\[Unit\]\nJoinsNamespaceOf=.*?)```", GUIDE, re.DOTALL)
+    (change,) = written(".service.d/00-queue.conf")
     lines = change.splitlines()
     credentials = [line for line in lines if line.startswith("LoadCredential=")]
 
     assert lines[1] == f"JoinsNamespaceOf={watched.name}"
     assert f"Environment={settings(watched)['Environment'][0]}" in lines
-    assert credentials[0] == "LoadCredential="
+    assert credentials[0] == "LoadCredential="  # so it has to be read before the drop-ins of other pages
     assert {f"LoadCredential={each}" for each in settings(unit)["LoadCredential"]} - set(credentials) == {
         "LoadCredential=pg_service.conf:/etc/batchkiln/pg_service.conf"
     }
 
 
+def test_command_for_root_runs_as_the_watching_unit() -> None:
+    """It has the unit's user, folder, queue, key, mask and temporary folder, so it reaches the process at once."""
+    (watched,) = (each for each in UNITS if each.stem == "batchkiln-watch")
+    (script,) = written("/usr/local/sbin/batchkiln")
+    words = shlex.split(script.partition("\n")[2].replace("\\\n", " "))
+    found = settings(watched)
+    values = {words[place]: words[place + 1] for place in range(len(words) - 1)}
+    properties = [words[place + 1] for place, word in enumerate(words) if word == "--property"]
+
+    assert words[-2:] == [INSTALLED, "$@"]
+    assert [values["--uid"]] == found["User"]
+    assert [values["--working-directory"]] == found["WorkingDirectory"]
+    assert [values["--setenv"]] == found["Environment"]
+    names = ("UMask", "LoadCredential", "PrivateTmp")
+    assert properties == [
+        *(f"{name}={value}" for name in names for value in found[name]),
+        f"JoinsNamespaceOf={watched.name}",
+    ]
+
+
 def test_commands_of_the_guide_run_as_root() -> None:
-    """The program is not on root's path, and the password is in the service file alone."""
+    """The command for root is of a queue in a file, and the password of a database is in the service file alone."""
     blocks = re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)
     using = [block for block in blocks if "service=kiln" in block]
+    file, machines = GUIDE.split("\n## Several machines\n")
 
     assert len(using) == 4
     assert [block for block in using if "export PGSERVICEFILE=/etc/batchkiln/pg_service.conf\n" not in block] == []
-    bare = r"^batchkiln |postgresql://\w"
-    assert [block for block in blocks if re.search(bare, block, re.MULTILINE)] == []
+    assert "\nbatchkiln doctor\n" in file
+    assert re.findall(r"^batchkiln |postgresql://\w", machines, re.MULTILINE) == []
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
@@ -182,8 +220,24 @@ def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
     verify = shutil.which("systemd-analyze")
     if verify is None:
         pytest.skip("systemd is not installed")
-    copy = tmp_path / unit.name
-    copy.write_text(unit.read_text("utf-8").replace(INSTALLED, "/bin/true"), "utf-8")
+    verified(unit.name, unit.read_text("utf-8"), verify, tmp_path)
+
+
+def test_systemd_accepts_the_units_of_the_guide(tmp_path: Path) -> None:
+    """The copy of each night is a unit and its timer."""
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        pytest.skip("systemd is not installed")
+
+    for name in ("batchkiln-backup.service", "batchkiln-backup.timer"):
+        (text,) = written(name)
+        verified(name, text, verify, tmp_path)
+
+
+def verified(name: str, text: str, verify: str, folder: Path) -> None:
+    """Have systemd check a unit. Its programs are not installed here."""
+    copy = folder / name
+    copy.write_text(re.sub(r"^ExecStart=/\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE), "utf-8")
 
     done = subprocess.run([verify, "verify", copy], capture_output=True, text=True, timeout=60, check=False)
 

@@ -221,15 +221,17 @@ def check_file_names() -> CheckResult:
     return fail("file names", FILENAME_ENCODING_ERROR)
 
 
-def check_proxies(environ: Mapping[str, str]) -> CheckResult:
-    """Warn about proxy variables, which are not used; their values may contain passwords and are not shown."""
+def check_proxies(environ: Mapping[str, str], profile: Profile | None) -> CheckResult:
+    """Warn about proxy variables that the profile does not use; their values may contain passwords: none is shown."""
+    if profile is not None and profile.proxy is not None:
+        return ok("proxies", "as `proxy` of the profile says")
     found = sorted(name for name in environ if name.lower() in _PROXIES and environ[name])
     if not found:
         return ok("proxies", "none in the environment")
     return warn(
         "proxies",
         f"{', '.join(found)} set, but not used: requests go to the service directly",
-        "if this network requires the proxy, run batchkiln on a machine with direct access",
+        "if this network requires the proxy, add `proxy: environment` to the profile",
     )
 
 

@@ -70,8 +70,8 @@ async def run_checks(context: CheckContext) -> AsyncIterator[CheckResult]:
     """Yield the results check by check. No create and no upload is sent, and nothing changes."""
     yield check_program()
     yield check_file_names()
-    yield check_proxies(context.environ)
     configured, config, profile = check_configuration(context.config_path, context.environ, context.profile)
+    yield check_proxies(context.environ, profile)
     for result in configured:
         yield result
     queue, health = check_queue(context.queue)

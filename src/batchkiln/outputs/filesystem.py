@@ -33,7 +33,11 @@ class FileSystem:
 
     def make_folder(self, path: Path) -> None:
         """Make one folder, unless it exists."""
-        path.mkdir(exist_ok=True)
+        try:
+            path.mkdir(exist_ok=True)
+        except FileExistsError:
+            path.stat()  # raises what a loop of links is, in place of a file that is in the way
+            raise
 
     def sync_folder(self, path: Path) -> None:
         """Flush the folder's entries, so that they survive a power cut. Not every file system can do that."""

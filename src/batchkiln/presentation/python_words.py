@@ -5,7 +5,7 @@ import shlex
 from typing import Final
 
 _OPTION: Final = re.compile(r"`?--on-change (?P<value>[a-z]+)`?|`?--(?P<flag>no-catalogue|allow-duplicates|prune)`?")
-_CALLS: Final = "unpause|pause|retry|cancel|redo|items|show|fetch|review"
+_CALLS: Final = "status|unpause|pause|retry|cancel|redo|items|show|fetch|review"
 _COMMAND: Final = re.compile(rf"`batchkiln (?P<call>{_CALLS})(?P<names> [^`]+)?`")
 _EXIT: Final = re.compile(r" \(exit \d\)")
 
@@ -23,6 +23,8 @@ def _argument(option: re.Match[str]) -> str:
 
 def _call(command: re.Match[str]) -> str:
     names = shlex.split(command["names"] or "")
+    if command["call"] == "status" and not names:
+        return "`queue.overview()`"
     if any(name.startswith("-") for name in names):  # an option of the command alone
         return command[0]
     job, *items = map(repr, names or ["JOB"])

@@ -27,7 +27,7 @@ from batchkiln.manifest.typed_fields import Manifest
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.queue_access import open_access
-from batchkiln.python.words import in_python_words
+from batchkiln.python.words import with_errors_in_python_words
 from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
 from batchkiln.reports.report_writer import WrittenReport
 from batchkiln.store import ApplyOptions, Filter, OnChange, Store
@@ -50,6 +50,7 @@ class _RehearsalStopped(Exception):
     """The caller was canceled, and the rehearsal's thread has ended."""
 
 
+@with_errors_in_python_words
 class Queue(api_queue.Queue):
     """An open queue. Jobs and items are identified by name. Times are service time."""
 
@@ -69,14 +70,13 @@ class Queue(api_queue.Queue):
             warnings.extend(read.warnings)
             return read.catalogue
 
-        with in_python_words():
-            (applied,) = await self.apply(
-                [path],
-                options=options,
-                stdin=stdin,
-                stdin_name=stdin_name,
-                catalogue_of=None if no_catalogue else catalogue_of,
-            )
+        (applied,) = await self.apply(
+            [path],
+            options=options,
+            stdin=stdin,
+            stdin_name=stdin_name,
+            catalogue_of=None if no_catalogue else catalogue_of,
+        )
         return replace(applied, report=replace(applied.report, warnings=(*warnings, *applied.report.warnings)))
 
     async def _catalogue(self, profile: Profile, account: str) -> _CatalogueRead:
@@ -106,9 +106,8 @@ class Queue(api_queue.Queue):
         """
         path, stream, name = manifest_source(manifest)
         options = apply_options(on_change, prune=prune, allow_duplicates=allow_duplicates)
-        with in_python_words():
-            async with open_access(self.app) as access:
-                return await make_plan(access, [path], options=options, stdin=stream, stdin_name=name)
+        async with open_access(self.app) as access:
+            return await make_plan(access, [path], options=options, stdin=stream, stdin_name=name)
 
     async def rehearse(
         self,
@@ -143,8 +142,7 @@ class Queue(api_queue.Queue):
             except KeyboardInterrupt:
                 raise _RehearsalStopped from None
 
-        with in_python_words():
-            return await _in_thread(play)
+        return await _in_thread(play)
 
     async def export(
         self,

@@ -9,14 +9,16 @@ import pytest_asyncio
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.engine import Engine, open_engine
+from batchkiln.api.fleet_engine import FleetEngine
 from batchkiln.clock import machine_now
 from batchkiln.config import Account, Config, KeyNotFound, KeySource, Profile
+from batchkiln.core.errors import InputError
 from batchkiln.core.selection import Selection
 from batchkiln.dashboard.live_state import LiveState
 from batchkiln.dashboard.snapshot import Level, headline, read_snapshot
 from batchkiln.notifications.from_status import status_notifications
 from batchkiln.store import Store, Writer
-from batchkiln.store.operations import redo
+from batchkiln.store.operations import cancel, redo
 from batchkiln.worker.startup import resume_held
 from support.queue_file import JOB, NOW, QueueFile, spec
 
@@ -110,3 +112,73 @@ def test_key_file_may_be_a_credential_of_any_unit(tmp_path: Path, monkeypatch: p
     assert source.read(tmp_path / "elsewhere") is None
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     assert source.read(tmp_path / "elsewhere") == "a-key"
+
+
+def keyless(folder: Path, *names: str) -> Profile:
+    """Return a profile whose accounts look for their keys in files of the folder."""
+    accounts = tuple(Account(name, (KeySource(file=f"{name}.key"),)) for name in names)
+    return Profile("studio", "https://api.example/api/v1", accounts, folder=folder)
+
+
+async def test_run_with_work_and_without_a_key_does_not_start(tmp_path: Path) -> None:
+    """Nothing is begun or stored, also where only one of two accounts lacks its key."""
+    queue = QueueFile(tmp_path / "queue.db")
+    (tmp_path / "anna.key").write_text("a-key-of-anna")
+    app = AppContext(queue.path, Config({"studio": keyless(tmp_path, "anna", "ben")}, "studio"), working_dir=tmp_path)
+    job = replace(JOB, output_dir=str(tmp_path), accounts=("anna", "ben"))
+    queue.apply([spec("fox")], job=job, profile="studio")
+    store = await Store.open_for_writing(queue.path)
+    try:
+        async with open_engine(store, app, command="run") as engine:
+            with pytest.raises(KeyNotFound, match=r"account ben: no API key found in the file ben\.key"):
+                await engine.new_workers()
+            missing = dict(engine.without_key)
+    finally:
+        await store.close()
+        queue.connection.close()
+
+    assert missing == {}
+
+
+async def test_account_without_a_key_stops_no_other_and_is_forgotten_with_its_work(tmp_path: Path) -> None:
+    """A watching process begins what it has keys for, and tells of the other account once."""
+    queue = QueueFile(tmp_path / "queue.db")
+    (tmp_path / "anna.key").write_text("a-key-of-anna")
+    app = AppContext(queue.path, Config({"studio": keyless(tmp_path, "anna", "ben")}, "studio"), working_dir=tmp_path)
+    store = await Store.open_for_writing(queue.path)
+    try:
+        async with open_engine(store, app, command="watch") as engine:
+            await engine.new_workers()
+            job = replace(JOB, output_dir=str(tmp_path), accounts=("anna", "ben"))
+            queue.apply([spec("fox")], job=job, profile="studio")
+            engine.on_wakeup()
+            begun = await engine.new_workers()
+            engine.on_wakeup()
+            again = await engine.new_workers()
+            missing = set(engine.without_key)
+            cancel(queue.connection, "birds", [], NOW)
+            engine.on_wakeup()
+            await engine.new_workers()
+    finally:
+        await store.close()
+        queue.connection.close()
+
+    assert [worker.viewpoint.account for worker in begun] == ["anna"]
+    assert again == []
+    assert missing == {("studio", "ben")}
+    assert engine.without_key == {}
+
+
+def test_worker_of_a_shared_queue_needs_one_key_of_all(tmp_path: Path) -> None:
+    """Other machines may have the others; without any, the first start ends and names every place."""
+    app = AppContext(tmp_path / "queue.db", Config({"studio": keyless(tmp_path, "anna", "ben")}, "studio"))
+    engine = object.__new__(FleetEngine)  # only a database has one, and this question needs none
+    engine.app = app
+
+    with pytest.raises(InputError) as caught:
+        engine.check_keys()
+    (tmp_path / "ben.key").write_text("a-key-of-ben")
+    engine.check_keys()
+
+    assert "anna.key" in str(caught.value)
+    assert "ben.key" in str(caught.value)

@@ -83,12 +83,16 @@ def test_versions_are_named() -> None:
 
 
 def test_proxies_are_reported_without_their_passwords() -> None:
-    """They are not used; their address may hold a secret (Law 8)."""
-    found = check_proxies({"HTTPS_PROXY": "http://me:canary@proxy:3128", "PATH": "/bin"})
+    """They are used if the profile says so; their address may hold a secret (Law 8)."""
+    environ = {"HTTPS_PROXY": "http://me:canary@proxy:3128", "PATH": "/bin"}
+    direct = Profile("studio", "https://service.example/api/v1")
+    found = check_proxies(environ, direct)
 
     assert (found.level, "HTTPS_PROXY" in found.message) == (Level.WARN, True)
     assert "canary" not in found.message + (found.remedy or "")
-    assert check_proxies({"PATH": "/bin"}).level is Level.OK
+    assert "`proxy: environment`" in str(found.remedy)
+    assert check_proxies(environ, replace(direct, proxy="environment")).level is Level.OK
+    assert check_proxies({"PATH": "/bin"}, None).level is Level.OK
 
 
 def test_a_folder_is_tried_and_left_as_it_was(tmp_path: Path) -> None:

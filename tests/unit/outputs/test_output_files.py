@@ -363,3 +363,14 @@ async def test_a_nearly_full_disk_is_found_before_spending() -> None:
 
     with pytest.raises(OutputDirNotWritable, match="Free some space"):
         await OutputFiles(FaultyFiles(free_bytes=MIN_FREE_BYTES - 1)).check_writable(OUT)
+
+
+async def test_loop_of_links_is_called_one(tmp_path: Path) -> None:
+    """Nothing is a folder there, though something of that name exists."""
+    (tmp_path / "out").symlink_to(tmp_path / "results")
+    (tmp_path / "results").symlink_to(tmp_path / "out")
+
+    with pytest.raises(OutputDirNotWritable, match="symbolic links there form a loop"):
+        await OutputFiles().check_writable(tmp_path / "out" / "birds")
+    with pytest.raises(OutputDirNotWritable, match="symbolic links there form a loop"):
+        await OutputFiles().check_writable(tmp_path / "out")

@@ -16,6 +16,8 @@ from batchkiln.presentation.python_words import in_python_words
         ("`batchkiln review birds`", "`queue.review_step('birds')`"),
         ("`batchkiln review birds --drop owl-1`", "`batchkiln review birds --drop owl-1`"),
         ("`batchkiln retry birds --state failed`", "`batchkiln retry birds --state failed`"),
+        ("run `batchkiln status` for a list of jobs", "run `queue.overview()` for a list of jobs"),
+        ("`batchkiln status birds`", "`queue.status('birds')`"),
         ("`batchkiln doctor` looks for the cause", "`batchkiln doctor` looks for the cause"),
     ],
 )
