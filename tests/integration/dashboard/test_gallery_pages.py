@@ -296,6 +296,7 @@ async def test_tiles_name_missing_and_changed_files(browser: Browser, tmp_path: 
 
     told = re.findall(r'title="(\S+) (is missing|has 4 bytes)[^"]*">(file \w+)</span>', page.text)
     assert told == [("owl-2.png", "is missing", "file missing"), ("fox.png", "has 4 bytes", "file changed")]
+    assert page.text.count("file missing") == 1
 
 
 @pytest.mark.parametrize(
