@@ -191,6 +191,7 @@ function answer(words, milliseconds = ANSWER_MS) {
     told.setAttribute("role", "status");
     document.body.append(told);
   }
+  told.classList.remove("above");
   told.replaceChildren(...(Array.isArray(words) ? words : [words]));
   told.hidden = false;
   clearTimeout(answerTimer);
