@@ -157,7 +157,10 @@ def begin(folder: Path, manifest: str, *, time_scale: int, credits_per_day: int)
 def serve(folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
     """Start a command that has a dashboard; return the process and the dashboard's link."""
     command = [sys.executable, "-m", "batchkiln", *arguments]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
+    env = os.environ | {"HOME": str(folder.parent)}  # pages show the path from there on
+    process = subprocess.Popen(
+        command, cwd=folder, env=env, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     for line in process.stdout:
         if shown := re.search(r"(http://\S+) \(sign in with the token in (.+)\)", line):
@@ -235,7 +238,7 @@ def in_terminal(folder: Path, command: str) -> str:
     shown = b"".join(_pieces(ours))
     process.wait()
     os.close(ours)
-    return shown.decode().replace("\r\n", "\n").replace(str(folder), HOME)
+    return shown.decode().replace("\r\n", "\n").replace(str(folder), HOME).replace(folder.name, Path(HOME).name)
 
 
 def _pieces(terminal: int) -> Iterator[bytes]:
@@ -401,17 +404,19 @@ def shoot_pages(to: Path, chromium: str | None) -> None:
         raise SystemExit("no Chromium was found: name one with --chromium")
     to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        process, _ = begin(Path(name), MANIFEST, time_scale=3000, credits_per_day=240)
+        project = Path(name, "wildlife")  # the pages name it
+        project.mkdir()
+        process, _ = begin(project, MANIFEST, time_scale=3000, credits_per_day=240)
         time.sleep(PAST_SECONDS)
         end(process)
-        process, link = begin(Path(name), MANIFEST + CLIPS, time_scale=60, credits_per_day=600)
+        process, link = begin(project, MANIFEST + CLIPS, time_scale=60, credits_per_day=600)
         try:
             time.sleep(PRESENT_SECONDS)
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             shoot(browser, link, to)
         finally:
             end(process)
-        process, link = begin_chained(Path(name, "chained"))
+        process, link = begin_chained(Path(name, "birds"))
         try:
             shoot(browser, link, to, CHAINED_SHOTS)
         finally:

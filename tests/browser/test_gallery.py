@@ -46,15 +46,18 @@ def test_keys_go_through_the_large_view(gallery: Opened) -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
 def test_large_picture_and_its_buttons_fit_the_window(gallery: Opened, width: int, height: int) -> None:
-    """Also below the message of a decision, which covers nothing of them."""
+    """The message of a decision covers nothing of them, and moves nothing."""
     gallery.page.set_viewport_size({"width": width, "height": height})
     gallery.go("/jobs/birds/items?large=1&done=keep&n=1&text=snow")
-    places = ".note", ".view", ".decide", ".pager"
+    places = ".toast", ".view", ".decide", ".pager"
     boxes = [gallery.page.locator(place).bounding_box() or pytest.fail(place) for place in places]
 
     for above, below in pairwise(boxes):
         assert above["y"] + above["height"] <= below["y"]
     assert boxes[-1]["y"] + boxes[-1]["height"] <= height
+    gallery.page.reload()
+    expect(gallery.page.locator(".toast")).to_have_count(0)
+    assert gallery.page.locator(".view").bounding_box() == boxes[1]
 
 
 def test_small_pictures_are_whole(gallery: Opened) -> None:
@@ -310,3 +313,16 @@ def test_size_of_the_tiles_is_kept_by_the_browser(gallery: Opened) -> None:
     page.get_by_role("button", name="small tiles").click()
     assert width() < usual
     assert gallery.faults == []
+
+
+def test_verdict_is_seen_beside_a_long_name(gallery: Opened) -> None:
+    """It is over the picture, where no caption cuts it."""
+    queue = gallery.queue.connection
+    queue.execute("UPDATE item SET name = ? WHERE name = 'plain'", ("a-very-long-name-of-an-item-" * 4,))
+    queue.execute("UPDATE item SET verdict = 'kept' WHERE name LIKE 'a-very-long%'")
+    gallery.go("/jobs/birds/items?text=a-very-long")
+    chip, frame = (gallery.page.locator(place).bounding_box() for place in (".tile .chip", ".tile .frame"))
+
+    assert chip is not None
+    assert frame is not None
+    assert frame["y"] < chip["y"] < chip["y"] + chip["height"] <= frame["y"] + frame["height"]

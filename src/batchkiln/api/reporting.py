@@ -108,6 +108,7 @@ def _head(view: JobView) -> ReportJob:
         budget_credits=summary.budget_credits,
         budget_credits_per_day=summary.budget_credits_per_day,
         version=version("batchkiln"),
+        service_note=view.service_note or "",
     )
 
 
@@ -129,6 +130,7 @@ def _item(row: ReportRow, job: str, output_dir: str, keys: Sequence[str]) -> Rep
         files=tuple(_file(output, output_dir) for output in item.outputs),
         charges=row.charges,
         stale=stale_text(item.sources, job),
+        verdict=item.verdict or "",
     )
 
 

@@ -20,7 +20,7 @@ from batchkiln.api.reading import QueueReader
 from batchkiln.config import AccessScope, Config
 from batchkiln.dashboard.auth import Access, Principal
 from batchkiln.dashboard.live_state import EngineProbe, LiveState
-from batchkiln.dashboard.rendering import environment, queue_name
+from batchkiln.dashboard.rendering import environment, project_name, queue_path
 from batchkiln.dashboard.server_names import Origins
 from batchkiln.dashboard.snapshot import PageSnapshot, read_snapshot
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
@@ -141,7 +141,8 @@ class Context:
             csrf_token="" if sender is None else sender.csrf_token,
             signed_in_as=None if sender is None else sender.name,
             may_decide=sender is not None and AccessScope.DECIDE in sender.scopes,
-            queue=queue_name(self.queue),
+            queue="" if sender is None else queue_path(self.queue),
+            project="" if sender is None else project_name(self.queue),
             **values,
         )
 

@@ -27,8 +27,9 @@ async def ask(request: web.Request) -> web.Response:
     context = context_of(request)
     action, job, items = await _target(request)
     states = _states_of(request)
+    is_stale = _is_stale(request, action, items)
     async with open_reader(context.queue) as reader:  # counting a million items must not delay other pages
-        asked = await reader.read(read_question, action, job, items, states)
+        asked = await reader.read(read_question, action, job, items, states, is_stale=is_stale)
     target = _form_target(action, job, items, asked)
     return question_page(context, action, job, asked, back=_back(request, job, items), target=target)
 
@@ -38,16 +39,22 @@ async def act(request: web.Request) -> web.Response:
     context = context_of(request)
     action, job, items = await _target(request)
     states = _states_of(request)
+    is_stale = _is_stale(request, action, items)
     agreed = (await request.post()).get("agreed")
     async with open_changes(context.queue, context.machine_now) as changes:
-        asked = await changes.reader.read(read_question, action, job, items, states)
+        asked = await changes.reader.read(read_question, action, job, items, states, is_stale=is_stale)
         if not asked.question.is_covered_by(agreed):
             back = _back(request, job, items)
             posted = tuple(map(str, (await request.post()).getall("id", [])))
             target = _form_target(action, job, items, asked)
             return question_page(context, action, job, asked, back=back, target=target, is_changed=True, posted=posted)
-        number = await _change(changes, action, job, items, asked.states)
+        number = await _change(changes, action, job, asked.items, asked.states)
     raise web.HTTPSeeOther(_back(request, job, items, action, number))
+
+
+def _is_stale(request: web.Request, action: Action, items: Sequence[str]) -> bool:
+    """Return whether the address is of all stale items of a job, and names none."""
+    return action is Action.REDO and not items and "stale" in request.query
 
 
 def _states_of(request: web.Request) -> tuple[ItemState, ...]:

@@ -18,7 +18,7 @@ from batchkiln.core.job import InputFile
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import state_bar
 from batchkiln.dashboard.context import PRINCIPAL, Context, context_of
-from batchkiln.dashboard.file_faults import faults_of
+from batchkiln.dashboard.file_faults import faults_of, missing_inputs
 from batchkiln.dashboard.messages import done_message
 from batchkiln.dashboard.questions import question_page, read_question
 from batchkiln.dashboard.rendering import action_url, as_text, items_url
@@ -234,6 +234,7 @@ async def _sections(context: Context, view: View, shown: Shown) -> dict[str, str
         "view": view,
         "shown": shown,
         "faults": await faults_of(shown.page.items),
+        "gone_inputs": await missing_inputs(shown.inputs),
         "state_bar": state_bar,
         "actions": {action: _LABELS[action] for action, states in _SELECTABLE.items() if states & shown.states},
     }
@@ -290,7 +291,7 @@ def _read(reader: Reader, view: View) -> Shown:
     has_previous = page.previous_before is not None
     inputs: Sequence[tuple[int, InputFile]] = ()
     if view.is_large and page.items:
-        inputs = reader.items.inputs_of(page.items[0].id)
+        inputs = reader.items.shown_inputs_of(page.items[0].id)
     if view.is_large and page.previous_before is not None:
         back = reader.items.search(view.job, view.wanted, sorting=view.sorting, before_id=page.previous_before, limit=1)
         has_previous = bool(back.items) or back.is_cut

@@ -44,6 +44,7 @@ async def sections(context: Context, job: str | None) -> tuple[dict[str, str], P
         "gauge_bar": gauge_bar,
         "profiles": context.config.profiles,
         "started_at": context.started_at,
+        "stale": 0 if job is None else len(await context.reader.read(_stale, job)),
         "expected": None
         if job is None
         else await context.reader.read(expected_cost, context.config, now.overview.jobs[0].summary),
@@ -56,6 +57,10 @@ def _newest(reader: Reader, job: str | None) -> list[tuple[str, ItemSummary]]:
     if job is None:
         return reader.items.newest_results(NEWEST_SHOWN)
     return [(job, item) for item in reader.items.newest_of_job(job, NEWEST_SHOWN)]
+
+
+def _stale(reader: Reader, job: str) -> list[str]:
+    return reader.items.stale_names(job)
 
 
 def _hours(reader: Reader, now: PageSnapshot) -> Chart | None:
@@ -77,15 +82,16 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     detail, explanation = report.detail, report.explanation
     events = [replace(event, detail={"manifest": event.detail.get("manifest")}) for event in (detail.arrival,) if event]
     events += detail.events  # the counts of the arrival are left out, because they describe the whole manifest
-    inputs = await context.reader.read(_inputs, detail.item.id)
+    shown, inputs = await context.reader.read(_inputs, detail.item.id)
     profile = context.config.profiles.get(report.summary.profile)
     html = context.render(
         "sections/item.html",
         detail=detail,
         profile=report.summary.profile,
         time_scale=1.0 if profile is None else profile.time_scale,
+        shown_inputs=shown,
         inputs=inputs,
-        gone_inputs=await missing_inputs(inputs),
+        gone_inputs=await missing_inputs([*shown, *inputs]),
         faults=await faults_of([detail.item]),
         events=list(reversed(events))[:EVENTS_SHOWN],
         events_total=len(events),
@@ -96,8 +102,10 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     return {"item": html}
 
 
-def _inputs(reader: Reader, item_id: int) -> Sequence[tuple[int, InputFile]]:
-    return reader.items.inputs_of(item_id)
+def _inputs(reader: Reader, item_id: int) -> tuple[Sequence[tuple[int, InputFile]], Sequence[tuple[int, InputFile]]]:
+    """Return the images that the shown files were made from, and those of the request, if these are others."""
+    shown, inputs = reader.items.shown_inputs_of(item_id), reader.items.inputs_of(item_id)
+    return shown, [] if shown == inputs else inputs
 
 
 _ACTIONS: Final[Mapping[ItemState, tuple[str, ...]]] = {

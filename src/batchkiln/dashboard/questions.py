@@ -33,6 +33,7 @@ class Asked:
     """A question, with the states of a retry without named items, and what a process does after the action.
 
     `shown` has the first items that would change, by their names: a person recognises them by picture and prompt.
+    `items` are the named items; of a redo of what is stale, those that are.
     """
 
     question: Question
@@ -40,18 +41,27 @@ class Asked:
     rows: tuple[Row, ...] = ()
     after: str = ""
     shown: Mapping[str, ItemSummary] = field(default_factory=dict)
+    items: tuple[str, ...] = ()
 
 
 def read_question(
-    reader: Reader, action: Action, job: str, items: Sequence[str] = (), states: Sequence[ItemState] = ()
+    reader: Reader,
+    action: Action,
+    job: str,
+    items: Sequence[str] = (),
+    states: Sequence[ItemState] = (),
+    *,
+    is_stale: bool = False,
 ) -> Asked:
     """Return the question before an action. Raise `InputError` for an unknown job or item.
 
     A retry without named items is of `states`. Without these, it leaves out rejected items, which are rejected again,
-    unless there are no others.
+    unless there are no others. `is_stale` asks about the stale items of the job, whichever they are now.
     """
-    asked = _asked(reader, action, job, items, states)
-    return replace(asked, shown={each.name: reader.items.by_name(job, each.name) for each in asked.question.affected})
+    named = reader.items.stale_names(job) if is_stale else items
+    asked = _asked(reader, action, job, named, states)
+    shown = {each.name: reader.items.by_name(job, each.name) for each in asked.question.affected}
+    return replace(asked, shown=shown, items=tuple(named))
 
 
 def _takers(reader: Reader, action: Action, job: str) -> str:

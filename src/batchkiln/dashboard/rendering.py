@@ -179,6 +179,23 @@ def queue_name(queue: QueueLocation) -> str:
     return str(Path(*path.parts[-kept:]))
 
 
+def queue_path(queue: QueueLocation) -> str:
+    """Return the whole path of a queue's file, with `~` for the home folder: for those who are signed in."""
+    if not isinstance(queue, Path):
+        return queue.name
+    path = queue.absolute()
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and home != Path("/") else str(path)
+
+
+def project_name(queue: QueueLocation) -> str:
+    """Return the name of the folder that a queue belongs to, for titles; of another file, its own name."""
+    if not isinstance(queue, Path):
+        return queue.name
+    path = queue.absolute()
+    return path.parent.parent.name or path.name if path.parent.name == _OWN_FOLDER else path.stem
+
+
 def version_url(job: str, item: str, version: int) -> str:
     """Return the URL of the page that asks whether a version becomes current."""
     return f"{job_url(job)}/use-version?{urlencode({'id': item, 'version': version})}"

@@ -90,6 +90,8 @@ def _fact(name: str, value: object) -> str:
         return plural(value, "credit")
     if isinstance(value, int) and name == "files":
         return plural(value, "file")
+    if isinstance(value, int) and name == "place":
+        return str(value + 1)  # people count from 1
     if isinstance(value, int) and name == "size_bytes":
         return format_size(value)
     text = "" if value is None else sanitize(str(value))

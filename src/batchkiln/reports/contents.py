@@ -13,7 +13,11 @@ from batchkiln.core.states import ItemState
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
-    """The job of a report. `now` is service time; `end_text` is when it ends, or why that is not known."""
+    """The job of a report.
+
+    `now` is service time; `end_text` is when it ends, or why that is not known. `service_note` says of a local service
+    that its credits are made up; it is empty for another one.
+    """
 
     name: str
     description: str
@@ -26,6 +30,7 @@ class ReportJob:
     budget_credits: int | None
     budget_credits_per_day: int | None
     version: str
+    service_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ class ReportFile:
 class ReportItem:
     """One item with its request, files and charges.
 
-    `inputs` are file names without folders. `stale` is why what it was made from is no longer current, or empty.
+    `inputs` are file names without folders. `stale` is why what it was made from is no longer current, or empty;
+    `verdict` is that of a person, or empty.
     """
 
     name: str
@@ -70,6 +76,7 @@ class ReportItem:
     files: tuple[ReportFile, ...]
     charges: tuple[Charge, ...]
     stale: str = ""
+    verdict: str = ""
 
     @property
     def credits(self) -> int:

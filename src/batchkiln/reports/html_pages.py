@@ -76,7 +76,7 @@ def render_head(job: ReportJob, totals: ReportTotals, pages: Sequence[PageLink],
         "style": _text("report.css"),
         "script": script,
         "script_hash": digest,
-        "states": [state for state in ItemState if totals.states[state]],
+        "states": sorted((state for state in ItemState if totals.states[state]), key=_place),
         "days": sorted(totals.days.items()),
         "max_charged_per_day": max((day.charged for day in totals.days.values()), default=0),
         "models": sorted(totals.models.items(), key=lambda entry: (-entry[1].credits.spent, entry[0])),
@@ -85,6 +85,11 @@ def render_head(job: ReportJob, totals: ReportTotals, pages: Sequence[PageLink],
         "MAX_MISSING": MAX_MISSING,
     }
     return page_mark(job.name, page) + _environment().get_template("page.html").render(settings)
+
+
+def _place(state: ItemState) -> tuple[bool, bool]:
+    """Order the states as the dashboard's bar has them: what is done first, and what is not begun last."""
+    return state is not ItemState.DONE, state is ItemState.QUEUED
 
 
 def page_mark(job_name: str, page: int) -> str:

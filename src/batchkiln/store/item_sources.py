@@ -61,11 +61,9 @@ def waiting_for_queued(connection: Session, job_id: int) -> int:
     return int(connection.execute(query("waiting_for_queued"), {"job_id": job_id}).fetchone()[0])
 
 
-def stale_items(connection: Session, job_id: int, *, only_done: bool = False) -> list[int]:
+def stale_items(connection: Session, job_id: int) -> list[int]:
     """Return the items of a job that are stale: made from another file than their source, or group, offers now."""
-    rows = connection.execute(query("stale"))
-    is_meant = {ItemState.DONE} if only_done else set(ItemState)
-    return sorted(row["item_id"] for row in rows if row["job_id"] == job_id and row["state"] in is_meant)
+    return sorted(row["item_id"] for row in connection.execute(query("stale")) if row["job_id"] == job_id)
 
 
 def stale_counts(connection: Session) -> Counter[str]:

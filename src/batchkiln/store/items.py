@@ -347,8 +347,8 @@ class Items:
 
         Raise `InputError` for an unknown job.
         """
-        ids = stale_items(self._connection, Jobs(self._connection).id_of(job_name), only_done=True)
-        return [item.name for item in self.of_ids(ids)]
+        ids = stale_items(self._connection, Jobs(self._connection).id_of(job_name))
+        return [row[0] for row in self._connection.execute(query("done_names"), {"ids": json.dumps(ids)})]
 
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
         """Return the ids of a page of a job's items in the job's order, in one state or in all."""
@@ -415,6 +415,14 @@ class Items:
     def inputs_of(self, item_id: int) -> list[tuple[int, InputFile]]:
         """Return the images that an item is made from, each with its id."""
         rows = self._connection.execute(query("detail_inputs"), {"item_id": item_id})
+        return [(row["id"], _local(self._connection, input_file_of(row))) for row in rows]
+
+    def shown_inputs_of(self, item_id: int) -> list[tuple[int, InputFile]]:
+        """Return the images that an item's shown files were made from, each with its id.
+
+        While the item is made again, they differ from `inputs_of` if its inputs were chosen or made anew.
+        """
+        rows = self._connection.execute(query("shown_inputs"), {"item_id": item_id})
         return [(row["id"], _local(self._connection, input_file_of(row))) for row in rows]
 
     def input_file(self, input_id: int) -> InputFile | None:

@@ -167,5 +167,15 @@ SELECT id, at, kind, state, attempt_id, detail FROM event
 WHERE job_id = :job_id AND item_id IS NULL AND kind = 'manifest_applied' AND json_extract(detail, '$.items') > :position
 ORDER BY id LIMIT 1;
 
+-- name: done_names -- of these items, in the order of the job
+SELECT i.name FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value WHERE i.state = 'done' ORDER BY i.id;
+
+-- name: shown_inputs -- the images that the shown files were made from, also while the item is made again from others
+SELECT f.*
+FROM item AS i LEFT JOIN version_inputs AS v ON v.attempt_id = coalesce(i.version_id, i.attempt_id),
+    json_each(coalesce(v.inputs, i.inputs)) AS e
+JOIN input_file AS f ON f.id = e.value
+WHERE i.id = :item_id ORDER BY e.key;
+
 -- name: input_file_by_id
 SELECT path, size_bytes, sha256, media_type FROM input_file WHERE id = :id;

@@ -238,7 +238,7 @@ class Reviews:
             group=place["group_name"],
             choose=place["choose"],
             items=tuple(items.of_ids(ids)),
-            inputs=tuple(items.inputs_of(at)),
+            inputs=tuple(items.shown_inputs_of(at)),
             next_at=self._other("next", job_id, at, group_id, wanted, is_all=is_all),
             previous_at=self._other("previous", job_id, at, group_id, wanted, is_all=is_all),
         )

@@ -296,6 +296,7 @@ async def test_tiles_name_missing_and_changed_files(browser: Browser, tmp_path: 
 
     told = re.findall(r'title="(\S+) (is missing|has 4 bytes)[^"]*">(file \w+)</span>', page.text)
     assert told == [("owl-2.png", "is missing", "file missing"), ("fox.png", "has 4 bytes", "file changed")]
+    assert page.text.count("file missing") == 1
 
 
 @pytest.mark.parametrize(
@@ -372,3 +373,13 @@ async def test_wrong_page_number_is_refused(browser: Browser) -> None:
     """And 0 is the first page."""
     assert (await browser.get(f"{ITEMS}?page=x")).status == 400
     assert shown(await browser.get(f"{ITEMS}?page=0")) == NAMES
+
+
+async def test_reason_that_many_items_share_is_told_once(browser: Browser, queue: QueueFile) -> None:
+    """A budget that does not pay for a selection is no news of each item."""
+    queue.connection.execute("UPDATE job SET budget_credits = 1")
+
+    page = await press(browser, "redo", "1 owl-1", "1 owl-2", "1 owl-3")
+
+    assert page.text.count("unchanged: ") == 1
+    assert "owl-1 and 2 others stay unchanged: " in page.text

@@ -251,3 +251,51 @@ async def test_page_of_an_item_shows_its_input_and_leads_to_what_made_it(browser
     assert '<a href="/jobs/birds/item?id=owl-2">a chosen one of owl</a>, owl-2<' in page.text
     assert "made from owl-2.png" in page.text
     assert (await browser.get(re.findall(r'src="(/inputs/[^"]+)"', page.text)[0])).status == 200
+
+
+async def make_stale(browser: Browser, queue: QueueFile) -> None:
+    """Make a clip from an owl, and choose another owl afterwards."""
+    send_clip(queue)
+    await decide(browser, queue, "keep", "owl-2", at="owl-2")
+    queue.finish("hoot")
+    await decide(browser, queue, "undo", "owl-2", at="owl-2")
+    await decide(browser, queue, "keep", "owl-3", at="owl-3")
+
+
+async def test_stale_items_of_a_job_are_made_again_with_their_price_first(browser: Browser, queue: QueueFile) -> None:
+    """As `redo --stale` does. Once none is stale, the button is gone, and its question changes nothing."""
+    await make_stale(browser, queue)
+    address = "/jobs/birds/redo?stale=1"
+
+    page, question = await browser.get("/jobs/birds"), await browser.get(address)
+    answer = await browser.submit(address, **question.form)
+
+    assert f'href="{address}">Make 1 stale again…</a>' in page.text
+    assert "1 item is stale" in page.text
+    assert ">Make 1 item again, up to 20 credits</button>" in question.text
+    assert "hoot" in question.text
+    assert answer.headers["Location"] == "/jobs/birds?done=redo&n=1"
+    assert queue.names("queued") == ["hoot"]
+
+    question = await browser.get(address)
+    answer = await browser.submit(address, **question.form)
+
+    assert "nothing to make again" in question.text
+    assert 'class="primary' not in question.text
+    assert answer.headers["Location"] == "/jobs/birds?done=redo&n=0"
+    assert "stale again" not in (await browser.get("/jobs/birds")).text
+
+
+async def test_pages_show_what_the_shown_files_were_made_from(browser: Browser, queue: QueueFile) -> None:
+    """While the item is made again from another input, its old files are beside their own input."""
+    await make_stale(browser, queue)
+    address = "/jobs/birds/redo?stale=1"
+    await browser.submit(address, **(await browser.get(address)).form)
+
+    for path in ("items?text=hoot&large=1", f"review?at={place(queue, 'hoot')}&all=1"):
+        page = await browser.get(f"/jobs/birds/{path}")
+        assert "made from owl-2.png" in page.text
+        assert "owl-3.png" not in page.text
+    page = await browser.get("/jobs/birds/item?id=hoot")
+    assert "these files were made from owl-2.png" in page.text
+    assert "the next version is made from owl-3.png" in page.text

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.states import ItemState
-from batchkiln.dashboard.rendering import code, environment, queue_name, sentence
+from batchkiln.dashboard.rendering import code, environment, project_name, queue_name, queue_path, sentence
 from support.view_builders import job_view
 
 
@@ -77,3 +77,17 @@ def test_sentence_leaves_ids_and_names_of_fields_as_they_are(text: str, told: st
 def test_queue_is_named_with_its_folder(path: str, name: str) -> None:
     """Two queues can be told apart, and the page has no path of the machine."""
     assert queue_name(Path(path)) == name
+
+
+def test_projects_with_folders_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Titles have the folder's name, and the footer the whole path, from the home folder on if it is there."""
+    monkeypatch.setenv("HOME", "/home/me")
+    places = [Path(f"{parent}/birds/.batchkiln/queue.db") for parent in ("/home/me/a", "/home/me/b", "/srv")]
+
+    assert [project_name(place) for place in places] == ["birds"] * 3
+    assert [queue_path(place) for place in places] == [
+        "~/a/birds/.batchkiln/queue.db",
+        "~/b/birds/.batchkiln/queue.db",
+        "/srv/birds/.batchkiln/queue.db",
+    ]
+    assert project_name(Path("/home/me/owls.db")) == "owls"

@@ -30,6 +30,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
             "Refused by the service; nothing was created: too long {x} (bad)",
         ),
         ("dropped", {"by": "dashboard", "version": 1}, "Version 1 dropped by dashboard"),
+        ("input_filled", {"place": 0}, "Input 1 is made"),
     ],
 )
 def test_an_event_is_a_sentence(kind: str, detail: dict[str, object], told: str) -> None:

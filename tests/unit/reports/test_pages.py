@@ -140,7 +140,7 @@ def test_what_was_made_from_another_choice_has_a_badge() -> None:
 
     card = render_card(replace(ITEM, stale=f"stale: {reason}"), [Picture(FILE, THUMBNAIL)])
 
-    assert '<span class="state badge">stale</span>' in card
+    assert '<span class="state badge stale">stale</span>' in card
     assert f"<dt>stale</dt><dd>{reason}</dd>" in card
     assert "stale" not in render_card(ITEM, [Picture(FILE, THUMBNAIL)])
 
@@ -244,3 +244,26 @@ def test_cells_take_the_shape_of_most_pictures() -> None:
     assert Shape.common({1.0: 2, 1.5: 5}).ratio == 1.5
     assert Shape.common({0.5: 1}).ratio == 0.8
     assert Shape.common({21 / 9: 1}).ratio == 1.778
+
+
+def test_verdict_is_beside_the_name() -> None:
+    """What a person kept or dropped is told apart, and found by these words."""
+    kept = render_card(replace(ITEM, verdict="kept"), [Picture(FILE, THUMBNAIL)])
+
+    assert '<b>fox</b> <span class="tag v-kept">kept</span>' in kept
+    assert "tag v-" not in render_card(ITEM, [Picture(FILE, THUMBNAIL)])
+
+
+def test_made_up_credits_of_a_local_service_are_called_that() -> None:
+    """Somebody who is sent the report does not take them for a bill."""
+    job = replace(JOB, service_note="local service: its credits are made up")
+
+    assert "Local service: its credits are made up." in Seen(whole([ITEM], job=job)).text
+    assert "made up" not in whole([ITEM])
+
+
+def test_bar_begins_with_what_is_done() -> None:
+    """As that of the dashboard does, and what is not begun comes last."""
+    items = [replace(ITEM, state=state) for state in (ItemState.QUEUED, ItemState.FAILED, ItemState.DONE)]
+
+    assert 'aria-label="1 done, 1 failed, 1 queued"' in whole(items)

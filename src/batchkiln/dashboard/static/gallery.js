@@ -157,8 +157,15 @@ if (told) {
 }
 
 // The page says what was done with the selection. Its address is forgotten, so that a reload does not say it again.
-if (!isLarge && document.querySelector(".note")) {
-  store();
+const notes = [...document.querySelectorAll("#main > .note")];
+if (notes.length) {
+  if (!isLarge) {
+    store();
+  } else if (notes.length === 1) {
+    answer(notes[0].textContent); // over the header, so that the next picture is where the last one was
+    document.getElementById("answer").classList.add("above");
+    notes[0].remove();
+  }
   const address = new URL(location.href);
   ["done", "n", "last"].forEach((name) => address.searchParams.delete(name));
   history.replaceState(null, "", address);

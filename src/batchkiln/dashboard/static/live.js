@@ -94,7 +94,9 @@ function showVerdict() {
     document.getElementById("icon").href = icons[headline.dataset.level];
     if (location.pathname === "/") {
       const text = headline.dataset.title;
-      document.title = `${text.length > TITLE_MAX ? `${text.slice(0, TITLE_MAX - 1)}…` : text} · batchkiln`;
+      const project = document.body.dataset.project;
+      const start = text.length > TITLE_MAX ? `${text.slice(0, TITLE_MAX - 1)}…` : text;
+      document.title = [start, project, "batchkiln"].filter(Boolean).join(" · ");
     }
   }
 }
@@ -189,6 +191,7 @@ function answer(words, milliseconds = ANSWER_MS) {
     told.setAttribute("role", "status");
     document.body.append(told);
   }
+  told.classList.remove("above");
   told.replaceChildren(...(Array.isArray(words) ? words : [words]));
   told.hidden = false;
   clearTimeout(answerTimer);
