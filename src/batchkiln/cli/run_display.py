@@ -295,8 +295,12 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     if result.unselected:
         names = [view.summary.name for view in result.views if left_of(view)]
         command = " ".join([shlex.join(["batchkiln", "work", *_queue_option(common)]), command_arguments(*names)])
-        unselected = plural(result.unselected, "item")
-        yield f"{unselected} not selected for this run, and still queued. To run all: `{command}`"
+        of = sanitize(names[0]) if len(names) == 1 else plural(len(names), "job")
+        was, is_left, them = ("was", "is", "it") if result.unselected == 1 else ("were", "are", "them")
+        yield (
+            f"{plural(result.unselected, 'item')} of {of} {was} not selected for this run, and {is_left} still queued. "
+            f"To make {them}: `{command}`."
+        )
     if result.left > (result.unselected or 0) or result.signal_status is not None:
         yield f"Everything is saved. To resume: `{resume_command(common)}`"
 

@@ -5,7 +5,7 @@ Triggers maintain the counters: a job of a million items is read as fast as a jo
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
@@ -164,6 +164,13 @@ class JobSummary:
     def budget_for(self, cost: int) -> int:
         """Return the budget in credits that pays for what is spent, reserved and queued, and for `cost` more."""
         return self.credits.spent + self.credits.reserved + self.queued_cost + cost
+
+    def without(self, unselected: Mapping[tuple[int, ItemState], int]) -> "JobSummary":
+        """Return the progress of a run that does not begin so many items of each recipe and state."""
+        items = dict(self.items)
+        for (_, state), number in unselected.items():
+            items[state] = max(0, items[state] - number)
+        return replace(self, items=items, stuck=min(self.stuck, items[ItemState.QUEUED]))
 
     @property
     def left(self) -> int:
