@@ -15,7 +15,7 @@ from batchkiln.core.errors import Diagnostic, InputError, command_arguments
 from batchkiln.core.job import AttemptState, Recipe
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.row_types import instant, recipe_of
@@ -423,6 +423,5 @@ def _names_near(connection: Session, job_id: int, name: str) -> list[str]:
 
 
 def _unknown(reason: str, name: str, names: Sequence[str], remedy: str) -> Diagnostic:
-    near = closest(name, names, most=3)
-    hint = f"did you mean {' or '.join(repr(one) for one in near)}? {remedy}" if near else remedy
-    return Diagnostic(reason, remedy=hint)
+    meant = did_you_mean(closest(name, names, most=3), "'")
+    return Diagnostic(reason, remedy=f"{meant} {remedy}".lstrip())

@@ -150,6 +150,18 @@ def test_unknown_field_with_a_suggestion(tmp_path: Path) -> None:
     assert found[0].remedy == "did you mean `prompt`?"
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("resolutoin", "resolution"), ("qualty", "resolution"), ("ratio", "aspect_ratio"), ("format", "output_format")],
+)
+def test_an_unknown_parameter_with_a_suggestion(tmp_path: Path, name: str, meant: str) -> None:
+    """Also for the names that other services use."""
+    found = mistakes(tmp_path, HEADER + f"- {{prompt: a, parameters: {{{name}: x}}}}\n")
+
+    assert f"parameters.{name}" in found[0].reason
+    assert found[0].remedy == f"did you mean `{meant}`?"
+
+
 def test_field_of_items_at_the_top_is_sent_to_its_place(tmp_path: Path) -> None:
     """It would otherwise be taken for a mistyped field of the header."""
     found = mistakes(tmp_path, "version: 1\njob: birds\nmodel: epsilon-2\nitems:\n  - prompt: a wren\n")
