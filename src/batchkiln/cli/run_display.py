@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 from shutil import which
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.api import hide_passwords
 from batchkiln.api.reading import stale_lines_of
@@ -41,6 +41,9 @@ from batchkiln.presentation.overview import JobView, Overview, review_line, serv
 from batchkiln.presentation.takers import to_resume
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
+
+if TYPE_CHECKING:
+    from batchkiln.core.responses import AccountBlocked
 
 TICK_SECONDS: Final = 0.25
 
@@ -261,8 +264,12 @@ def _accounts(result: RunResult) -> Iterator[str]:
     """Yield when the service did not answer, the accounts that cannot work, and what was not understood."""
     for line in past_outages(result.outages, {view.summary.profile: view.time_scale for view in result.views}):
         yield f"{line}."
+    told = {(group.code, group.example or "") for view in result.views for group in view.summary.problems}
+    alike: dict[AccountBlocked, list[str]] = {}
     for profile, account, error in result.blocked:
-        yield blocked_lines(f"{profile}/{account}", error)
+        alike.setdefault(error, []).append(f"{profile}/{account}")
+    for error, accounts in alike.items():
+        yield blocked_lines(accounts, error, told)
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."
 
@@ -302,7 +309,8 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
             f"To make {them}: `{command}`."
         )
     if result.left > (result.unselected or 0) or result.signal_status is not None:
-        yield f"Everything is saved. To resume: `{resume_command(common)}`"
+        saved = "Everything is saved, and queued items stay queued" if result.blocked else "Everything is saved"
+        yield f"{saved}. To resume: `{resume_command(common)}`"
 
 
 def resume_command(common: Common) -> str:
