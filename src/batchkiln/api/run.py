@@ -107,7 +107,8 @@ class RunResult(Shown):
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
     run was not to begin; None for a run without a selection. `needed` counts the sources that the run was to begin
     because selected items are made from them. `paused` holds the other paused jobs of the queue, each with the number
-    of its queued items. `outages` holds the times in which the service did not answer an account.
+    of its queued items. `outages` holds the times in which the service did not answer an account. `spent` are the
+    credits of the run, and `max_credits` its cap, unless a time or the day's credits could have stopped it as well.
     """
 
     views: tuple[JobView, ...]
@@ -121,6 +122,8 @@ class RunResult(Shown):
     needed: int = 0
     paused: tuple[tuple[str, int], ...] = ()
     outages: tuple[PastOutage, ...] = ()
+    spent: int = 0
+    max_credits: int | None = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "exit status", f"{int(self.exit_status)} ({self.exit_status.name.lower().replace('_', ' ')})"
@@ -317,6 +320,8 @@ class Run:
             last_waits=(*waits, *(rest.reason for rest in elsewhere.values())),
             did_anything=bool(seen) or _items(after) != _items(before),
             outages=tuple(self.engine.control.outages),
+            spent=self.spent(after),
+            max_credits=self.options.max_credits if self.options.until == Until() else None,
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
                 for view in after.accounts

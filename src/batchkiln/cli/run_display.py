@@ -308,6 +308,12 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
             f"{plural(result.unselected, 'item')} of {of} {was} not selected for this run, and {is_left} still queued. "
             f"To make {them}: `{command}`."
         )
+    most, is_short = result.max_credits, status is ExitStatus.STOPPED_WITH_WORK_LEFT
+    if most is not None and is_short and WaitReason.ENOUGH in result.last_waits:
+        yield (
+            f"This run may spend at most {plural(most, 'credit')}: it spent {result.spent:,}, and the next item costs "
+            "more than the rest. The same command may spend as much again."
+        )
     if result.left > (result.unselected or 0) or result.signal_status is not None:
         saved = "Everything is saved, and queued items stay queued" if result.blocked else "Everything is saved"
         yield f"{saved}. To resume: `{resume_command(common)}`"
