@@ -18,7 +18,7 @@ from batchkiln.core.errors import BatchkilnError, InputError
 
 _WORD: Final = re.compile(
     r"""\s* (?: `[^`\n]*`                                    # a command in backquotes is one word
-        | (?<!\w) \d[\d,.]* [ ] (?= [^\W\d_] | [%$€] )      # and so are a number and its unit
+        | (?<!\w) \d(?:[\d,.]{0,20}\d)? [ ] (?= [^\W\d_] | [%$€] )  # and so are a number and its unit
         | (?<=\d[ ]) (?: d|h|min ) [ ] (?= \d+[ ](?:h|min|s)\b )  # and all of a duration
         | \S )+ [^\S\n]* \n?""",
     re.VERBOSE,

@@ -228,3 +228,8 @@ def test_a_line_ends_neither_in_a_duration_nor_before_a_unit(text: str, parts: l
         lines = [text[start:end] for start, end in pairwise(breaks)]
         for part in parts:
             assert any(part in line for line in lines), (width, lines)
+
+
+def test_a_number_before_a_comma_has_no_unit() -> None:
+    """A line may end there."""
+    assert line_breaks("aspect_ratio=1:1, resolution=720p", 20) == [len("aspect_ratio=1:1, ")]
