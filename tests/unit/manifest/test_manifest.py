@@ -130,6 +130,16 @@ def test_items_can_be_read_twice(tmp_path: Path) -> None:
     assert list(manifest.items()) == list(manifest.items())
 
 
+def test_a_misspelt_file_name_has_a_suggestion(tmp_path: Path) -> None:
+    """It is that of a manifest in the same folder."""
+    (tmp_path / "birds.yaml").write_text(HEADER + "- p\n")
+
+    with pytest.raises(InputError, match=r"brids.yaml: the manifest cannot be read.*\n +did you mean `birds.yaml`\?"):
+        open_manifest("brids.yaml", working_dir=tmp_path)
+    with pytest.raises(InputError, match=r"looked for .*other.yaml"):
+        open_manifest("other.yaml", working_dir=tmp_path)
+
+
 def test_mistake_at_shows_the_line(tmp_path: Path) -> None:
     """The queue can name a place that it only knows by file and line."""
     (tmp_path / "m.yaml").write_text(HEADER + "- {id: twice, prompt: p}\n")
