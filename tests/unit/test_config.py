@@ -242,7 +242,7 @@ def test_unknown_profile_suggests_a_known_one(tmp_path: Path) -> None:
     """A slip of the finger is answered with the name that was meant."""
     config = load_config(write(tmp_path, "profiles: {studio: {}}"), NOWHERE)
 
-    with pytest.raises(InputError, match="did you mean studio"):
+    with pytest.raises(InputError, match="did you mean `studio`"):
         config.profile("studoi")
 
 
@@ -431,7 +431,7 @@ def test_an_api_key_that_is_written_out_is_told_where_to_go(tmp_path: Path, keys
     [
         ("on_saved: []", "at least 1 item"),
         ('on_saved: ["{path}"]', "the first argument is the program; it has no field"),
-        ('on_saved: [check, "{paht}"]', "there is no field {paht}; the fields are: path, job"),
+        ('on_saved: [check, "{paht}"]', "there is no field {paht}; did you mean `path`?"),
         ('on_saved: [check, "{path.__class__}"]', "a single brace"),
         ('on_saved: [check, "{}"]', "there is no field {}"),
         ("on_saved: check {path}", "a mapping of fields is expected"),

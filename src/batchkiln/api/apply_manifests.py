@@ -16,6 +16,7 @@ from batchkiln.core.job import InputFile, JobSpec
 from batchkiln.core.located_items import LocatedItem, SimilarItems
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.shown import Shown
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.inputs import SharedInputObjects, SharedInputs, shared_inputs
 from batchkiln.manifest import NO_NAME, Manifest, open_manifest
 from batchkiln.outputs.paths import taken_names
@@ -189,7 +190,9 @@ def _profile_of(app: AppContext, manifest: Manifest) -> Profile:
         manifest.refuse("profile", reason=str(error))
     if unknown := [account for account in job.accounts if account not in profile.account_names]:
         reason = f"profile {profile.name} has no account {', '.join(unknown)}"
-        manifest.refuse("account", "accounts", reason=reason, remedy=f"it has {', '.join(profile.account_names)}")
+        meant = did_you_mean(closest(unknown[0], profile.account_names))
+        remedy = meant or f"it has {', '.join(profile.account_names)}"
+        manifest.refuse("account", "accounts", reason=reason, remedy=remedy)
     try:
         app.config.check_notifiers(job.notify or ())
     except InputError as error:

@@ -24,7 +24,7 @@ from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, RateLimits, quiet_seconds_left
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
-from batchkiln.store import ChangeNotifier, Store, Work, Writer
+from batchkiln.store import ChangeNotifier, Store, Unselected, Work, Writer
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.lease_keeper import ALWAYS_HELD, HeldLease
 from batchkiln.worker.loop import drive
@@ -77,6 +77,7 @@ class Engine:
         self._is_woken = True
         self._told_paused: frozenset[int] = frozenset()
         self.has_started = False
+        self.unselected: Unselected = {}
         self.without_key: dict[tuple[str, str], tuple[str, datetime]] = {}
         """The accounts with work and without an API key, by profile and name: its places, and the time of the find."""
         self.elsewhere: Mapping[tuple[str, str], AccountRest] = {}
@@ -134,6 +135,10 @@ class Engine:
         """Return the current service time of each profile whose service has replied in this run."""
         return {name: each.clock.now().instant for name, each in self.services.items() if each.clock.is_observed}
 
+    async def count_unselected(self) -> None:
+        """Count the items that the run does not begin: once it has selected, and after each change by others."""
+        self.unselected = await self.store.run(Writer.unselected, self.control.scope)
+
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count the items that can still change without a person."""
         return await self.store.read(lambda reader: reader.jobs.outstanding(scope))
@@ -150,6 +155,7 @@ class Engine:
         try:
             if self.control.scope.is_selected:
                 await self.store.run(Writer.follow_changes_of_selected, self.control.scope)
+                await self.count_unselected()
                 self.announce()  # the wakeup has reached the workers already, which may have read the old selection
             if is_start:
                 await self.store.run(Writer.forget_missing_keys)

@@ -19,7 +19,7 @@ from batchkiln.core.shown import Shown
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.overview import JobView, Overview, full_views, read_overview
-from batchkiln.store import JobSummary, LoggedEvent, Store, Writer
+from batchkiln.store import JobSummary, LoggedEvent, Store, Unselected, Writer
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
@@ -107,7 +107,8 @@ class RunResult(Shown):
     `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
     run was not to begin; None for a run without a selection. `needed` counts the sources that the run was to begin
     because selected items are made from them. `paused` holds the other paused jobs of the queue, each with the number
-    of its queued items. `outages` holds the times in which the service did not answer an account.
+    of its queued items. `outages` holds the times in which the service did not answer an account. `spent` are the
+    credits of the run, and `max_credits` its cap, unless a time or the day's credits could have stopped it as well.
     """
 
     views: tuple[JobView, ...]
@@ -121,6 +122,8 @@ class RunResult(Shown):
     needed: int = 0
     paused: tuple[tuple[str, int], ...] = ()
     outages: tuple[PastOutage, ...] = ()
+    spent: int = 0
+    max_credits: int | None = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "exit status", f"{int(self.exit_status)} ({self.exit_status.name.lower().replace('_', ' ')})"
@@ -223,6 +226,7 @@ class Run:
         selection = self.options.selection
         self.engine.control.scope = await self.engine.store.run(lambda writer: writer.select(wanted, selection))
         self._needed = await self.engine.store.run(Writer.count_needed)
+        await self.engine.count_unselected()
 
     async def _unselected(self, views: Sequence[JobView]) -> int | None:
         """Return the number of items, queued in jobs not paused, that were not selected; None without a selection."""
@@ -232,22 +236,22 @@ class Run:
         begun = sum(view.summary.items[ItemState.QUEUED] - view.summary.waits_in_pause for view in views)
         return max(0, begun - selected)  # the selection may contain items of paused jobs
 
-    async def _overview(self, jobs: Sequence[str] | None) -> Overview:
+    async def _overview(self, jobs: Sequence[str] | None, unselected: Unselected | None = None) -> Overview:
         """Read the jobs' progress, with the service times that this run has observed, and the ends of this run."""
         observed = self.engine.observed_times()
         return await self._reader.read(
             lambda reader: read_overview(
-                reader, self.engine.app.config, jobs, machine_now(), observed, running=self._jobs
+                reader, self.engine.app.config, jobs, machine_now(), observed, running=self._jobs, unselected=unselected
             )
         )
 
     async def progress(self) -> Overview:
-        """Read the progress of the run's jobs; of the whole queue, that of the first `JOBS_SHOWN` jobs with work."""
+        """Read the progress of the run's jobs, without unselected items; at most `JOBS_SHOWN` of the whole queue."""
         jobs = self._jobs
         if jobs is None:
             work = await self._reader.read(lambda reader: reader.jobs.work(self.engine.control.scope))
             jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
-        return await self._overview(jobs)
+        return await self._overview(jobs, self.engine.unselected)
 
     def spent(self, overview: Overview) -> int:
         """Return the credits spent since the run began, refunds deducted, by the latest overviews of its jobs."""
@@ -317,6 +321,8 @@ class Run:
             last_waits=(*waits, *(rest.reason for rest in elsewhere.values())),
             did_anything=bool(seen) or _items(after) != _items(before),
             outages=tuple(self.engine.control.outages),
+            spent=self.spent(after),
+            max_credits=self.options.max_credits if self.options.until == Until() else None,
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
                 for view in after.accounts

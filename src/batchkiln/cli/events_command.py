@@ -54,7 +54,8 @@ async def _events(common: Common, job: str | None, *, is_following: bool, last: 
             after = await _print_after(common, queue, job, max(0, newest - (last or 0)))
             while is_following and not stopped.is_set():
                 await ticker.sleep_until(ticker.monotonic() + _LOOK_SECONDS, stopped)
-                after = await _print_after(common, queue, job, after)
+                if not stopped.is_set():  # a line behind the terminal's ^C would be broken at the wrong place
+                    after = await _print_after(common, queue, job, after)
     return ExitStatus.OK if signals.exit_status is None else ExitStatus(signals.exit_status)
 
 

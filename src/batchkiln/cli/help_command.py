@@ -13,7 +13,7 @@ import batchkiln
 from batchkiln.cli.command import Common, command
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 
 _HEADING: Final = re.compile(r"^(##+) +(.+)$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
@@ -96,7 +96,7 @@ def _hint(topic: str) -> str:
         return ""
     named = _named(word)
     near = closest(word, SUMMARIES)
-    hint = f"did you mean {near[0]}? " if near and near[0] not in named else ""
+    hint = f"{did_you_mean(near)} " if near and near[0] not in named else ""
     found = [f"`batchkiln help {name}`" for name in named]
     if not near:
         found += [f'`batchkiln help {name}`, "{title}"' for name, title in _pages_with(word) if name not in named]
@@ -104,7 +104,7 @@ def _hint(topic: str) -> str:
         more = f"and {len(found) - _HINTS_SHOWN} more; " if len(found) > _HINTS_SHOWN else ""
         return f"{hint}this word is in\n    " + "\n    ".join([*found[:_HINTS_SHOWN], more])
     if not hint and (close := closest(word, [*topics(), *_sections_of_all()])):
-        return f"did you mean {close[0]}? "
+        return f"{did_you_mean(close)} "
     return hint
 
 

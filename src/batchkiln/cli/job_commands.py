@@ -20,7 +20,7 @@ from batchkiln.core.states import NOT_DELIVERED
 from batchkiln.presentation.account_errors import CALLS
 from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.presentation.formatting import plural
-from batchkiln.presentation.takers import after_pause, who_takes
+from batchkiln.presentation.takers import after_pause, after_unpause, who_takes
 
 MANY: Final = 20
 """The number of named items from which a confirmation is needed; without names it is two."""
@@ -132,7 +132,7 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool, assume_yes: 
         if is_paused:
             after = await changes.reader.read(after_pause, job, common.queue_option)
         elif question.number:
-            after = await changes.reader.read(partial(who_takes, jobs=[job], options=common.queue_option))
+            after = await changes.reader.read(after_unpause, job, common.queue_option)
     if common.is_json:
         print_json({"job": job, "paused": is_paused, "changed": is_changed})
     elif not is_changed:

@@ -16,12 +16,15 @@ from batchkiln.cli.recorded_help import recorded
 from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, Diagnostic, ExitStatus, InputError
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 
 _WRONG_NUMBER: Final = re.compile("is not a valid (integer|float)(?: range)?")
 _NUMBERS: Final = {"integer": "is not a whole number, such as 5", "float": "is not a number, such as 1.5"}
 _RANGE: Final = re.compile(r"is not in the range (?:([^<>=\s]+)<=)?x(?:(<=|>=)([^<>=\s]*\d))?")
-_SUGGESTION: Final = re.compile(r"\.? \(?(?:Possible options|Did you mean(?: one of)?):? ([^?)]*)[?)]*$")
+_SUGGESTION: Final = re.compile(r"\.? \(?(?:Possible options|Did you mean(?: one of)?):? [^?)]*[?)]*$")
+_NOT_ONE_OF: Final = re.compile("'([^']*)' is not (?:one of )?('.*')")
+_NO_COMMAND: Final = re.compile("^No such command '([^']*)'")
+_QUOTED: Final = re.compile("'([^']*)'")
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
     "run": ("batchkiln.cli.run", "run"),
@@ -85,6 +88,25 @@ _OTHER_WORDS: Final = {
 }
 """Names of commands in other programs, and the commands here: jobs are listed by one, and their items by another."""
 
+_OTHER_OPTIONS: Final = {
+    "--budget": "--max-credits",
+    "--count": "--limit",
+    "--credits": "--max-credits",
+    "--filter": "--only",
+    "--follow": "--watch",
+    "--force": "--yes",
+    "--live": "--watch",
+    "--max-cost": "--max-credits",
+    "--number": "--limit",
+    "--out": "--to",
+    "--output": "--to",
+    "--random": "--sample",
+    "--tail": "--last",
+    "--timeout": "--contact-timeout",
+    "--watch": "--follow",
+}
+"""Names of options in other programs and commands, and the options here, for the commands that have these."""
+
 
 class Program(click.Group):
     """The group of all commands, in the order of first use."""
@@ -110,10 +132,8 @@ class Program(click.Group):
         if args and args[-1] in ctx.help_option_names and (found := recorded(" ".join(args[:-1]))) is not None:
             return found.name, found, [args[-1]]
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            near = closest(args[0], _COMMANDS)
-            near = _OTHER_WORDS[args[0]].split() if args[0] in _OTHER_WORDS else near
-            hint = f"; did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else ""
-            raise click.UsageError(f"there is no command `{args[0]}`{hint}", ctx)
+            meant = did_you_mean(closest(args[0], _COMMANDS, others=_OTHER_WORDS))
+            raise click.UsageError(f"there is no command `{args[0]}`{f'; {meant}' if meant else ''}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -271,14 +291,25 @@ def _explaining(error: click.ClickException) -> str | None:
 
 def _message_of(error: click.ClickException) -> str:
     """Return a message of click as one line in the words of the other errors."""
-    if isinstance(error, click.NoSuchOption) and error.possibilities:
-        near = closest(error.option_name, error.possibilities)
-        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
-    text = " ".join(error.format_message().split())
+    text = _SUGGESTION.sub("", " ".join(error.format_message().split())).rstrip(".")
+    meant = _meant(error, text)
     text = _WRONG_NUMBER.sub(lambda found: _NUMBERS[found[1]], text)
     text = _RANGE.sub(_range_words, text)
-    text = _SUGGESTION.sub(lambda found: f"; did you mean {found[1]}?", text)
-    return text[:1].lower() + text[1:].rstrip(".")
+    return text[:1].lower() + text[1:] + (f"; {meant}" if meant else "")
+
+
+def _meant(error: click.ClickException, text: str) -> str:
+    """Return the question whether another option, value or command was meant; empty if none is near."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        options = [name for option in context.command.params for name in option.opts if name.startswith("--")]
+        others = {other: name for other, name in _OTHER_OPTIONS.items() if name in options}
+        return did_you_mean(closest(error.option_name, options, others=others))
+    if found := _NOT_ONE_OF.search(text):
+        return did_you_mean(closest(found[1], _QUOTED.findall(found[2])))
+    if (found := _NO_COMMAND.search(text)) and context is not None and isinstance(context.command, click.Group):
+        return did_you_mean(closest(found[1], context.command.list_commands(context)))
+    return ""
 
 
 def _range_words(found: re.Match[str]) -> str:

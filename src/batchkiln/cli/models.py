@@ -14,7 +14,7 @@ from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.catalog_checks import Catalogue, in_order
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import ModelEntry
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.queue_access import QueueAccess, open_access
 from batchkiln.presentation.formatting import plural, sanitize
@@ -131,8 +131,7 @@ def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[Mo
     if model is None or not listed:
         return list(listed.values())
     if model not in listed:
-        close = closest(model, listed)
-        remedy = f"did you mean {close[0]}?" if close else f"the models are: {', '.join(listed)}"
+        remedy = did_you_mean(closest(model, listed)) or f"the models are: {', '.join(listed)}"
         raise InputError(f"the service lists no model {model}; {remedy}")
     return [listed[model]]
 

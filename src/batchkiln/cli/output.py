@@ -17,7 +17,13 @@ import orjson
 from batchkiln.core.cell_widths import cell_width
 from batchkiln.core.errors import BatchkilnError, InputError
 
-_WORD: Final = re.compile(r"\s*(?:`[^`\n]*`|\S)+[^\S\n]*\n?")  # a command in backquotes is one word
+_WORD: Final = re.compile(
+    r"""\s* (?: `[^`\n]*`                                    # a command in backquotes is one word
+        | (?<!\w) \d(?:[\d,.]{0,20}\d)? [ ] (?= [^\W\d_] | [%$€] )  # and so are a number and its unit
+        | (?<=\d[ ]) (?: d|h|min ) [ ] (?= \d+[ ](?:h|min|s)\b )  # and all of a duration
+        | \S )+ [^\S\n]* \n?""",
+    re.VERBOSE,
+)
 _COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
 _COLUMNS_WITHOUT_TERMINAL: Final = 1000  # a program reads rows that are neither folded nor cut
 _ANSWER_COLUMNS: Final = len(" [y/N]: y")
@@ -148,7 +154,8 @@ def printable(text: str) -> str:
 def line_breaks(text: str, width: int, length: Callable[[str], int] = len, *, hanging: int = 0) -> list[int]:
     """Return the places of the line breaks in a text wrapped at `width`, with an indent of `hanging` columns.
 
-    A word that is too long, such as a path, and a command in backquotes are left whole, so that they can be copied.
+    A word that is too long, such as a path, and a command in backquotes are left whole, so that they can be copied. A
+    number stays with its unit, and a duration is not broken.
     """
     breaks, column = list[int](), 0
     for word in _WORD.finditer(text) if width > hanging else ():

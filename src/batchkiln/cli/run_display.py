@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 from shutil import which
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of
@@ -40,6 +40,9 @@ from batchkiln.presentation.overview import JobView, Overview, review_line, serv
 from batchkiln.presentation.takers import to_resume
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
+
+if TYPE_CHECKING:
+    from batchkiln.core.responses import AccountBlocked
 
 TICK_SECONDS: Final = 0.25
 
@@ -262,8 +265,12 @@ def _accounts(result: RunResult) -> Iterator[str]:
     """Yield when the service did not answer, the accounts that cannot work, and what was not understood."""
     for line in past_outages(result.outages, {view.summary.profile: view.time_scale for view in result.views}):
         yield f"{line}."
+    told = {(group.code, group.example or "") for view in result.views for group in view.summary.problems}
+    alike: dict[AccountBlocked, list[str]] = {}
     for profile, account, error in result.blocked:
-        yield blocked_lines(f"{profile}/{account}", error)
+        alike.setdefault(error, []).append(f"{profile}/{account}")
+    for error, accounts in alike.items():
+        yield blocked_lines(accounts, error, told)
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."
 
@@ -296,10 +303,21 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     if result.unselected:
         names = [view.summary.name for view in result.views if left_of(view)]
         command = " ".join([shlex.join(["batchkiln", "work", *_queue_option(common)]), command_arguments(*names)])
-        unselected = plural(result.unselected, "item")
-        yield f"{unselected} not selected for this run, and still queued. To run all: `{command}`"
+        of = sanitize(names[0]) if len(names) == 1 else plural(len(names), "job")
+        was, is_left, them = ("was", "is", "it") if result.unselected == 1 else ("were", "are", "them")
+        yield (
+            f"{plural(result.unselected, 'item')} of {of} {was} not selected for this run, and {is_left} still queued. "
+            f"To make {them}: `{command}`."
+        )
+    most, is_short = result.max_credits, status is ExitStatus.STOPPED_WITH_WORK_LEFT
+    if most is not None and is_short and WaitReason.ENOUGH in result.last_waits:
+        yield (
+            f"This run may spend at most {plural(most, 'credit')}: it spent {result.spent:,}, and the next item costs "
+            "more than the rest. The same command may spend as much again."
+        )
     if result.left > (result.unselected or 0) or result.signal_status is not None:
-        yield f"Everything is saved. To resume: `{resume_command(common)}`"
+        saved = "Everything is saved, and queued items stay queued" if result.blocked else "Everything is saved"
+        yield f"{saved}. To resume: `{resume_command(common)}`"
 
 
 def resume_command(common: Common) -> str:

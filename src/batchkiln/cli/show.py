@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from batchkiln.api import AttemptDetail, ItemDetail, ReviewStep, VersionDetail
 from batchkiln.api.reading import ItemReport, open_reader
 from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
-from batchkiln.cli.output import print_json, print_result
+from batchkiln.cli.output import columns_of_output, print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError, command_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.core.urls import is_url
@@ -18,6 +18,9 @@ from batchkiln.presentation.chained_inputs import source_name, stale_reason
 from batchkiln.presentation.formatting import clock_note, format_second, plural, sanitize, zone_name
 from batchkiln.presentation.history import sentence_of
 from batchkiln.presentation.show_documents import review_step_document, shown_item_document
+
+_INDENT: Final = 6  # of a continued line, and the comma or the parenthesis behind the hash
+_SHORT_HASH: Final = 16
 
 
 @command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")
@@ -83,11 +86,18 @@ def _show_group(common: Common, group: ReviewStep) -> ExitStatus:
 def _file_lines(detail: ItemDetail) -> Iterator[str]:
     """Yield the files, each with what to do if it is gone from this machine."""
     for output in detail.item.outputs:
-        content = f"{output.media_type}, {output.size_bytes:,} bytes, sha256 {output.sha256}"
+        content = f"{output.media_type}, {output.size_bytes:,} bytes, {_hash(output.sha256)}"
         yield f"  file: {sanitize(output.path)} ({content})"
         if not is_url(output.path) and not Path(output.path).exists():
             fetch = f"batchkiln fetch {command_arguments(detail.job, detail.item.name)}"
             yield f"  gone: this file is not there; `{fetch}` downloads it again at no cost while the service has it"
+
+
+def _hash(sha256: str) -> str:
+    """Return a hash; on a terminal on whose lines it has no room, its beginning, and `--json` has all of it."""
+    if columns_of_output() <= _INDENT + len(sha256):
+        return f"sha256 {sha256[:_SHORT_HASH]}…"
+    return f"sha256 {sha256}"
 
 
 def item_lines(report: ItemReport) -> Iterator[str]:
@@ -107,7 +117,7 @@ def item_lines(report: ItemReport) -> Iterator[str]:
         f"  input: {sanitize(file.path)} ({file.media_type}, {file.size_bytes:,} bytes)" for file in detail.inputs
     )
     for source in item.sources:
-        state = "still to be made" if source.is_open else f"sha256 {source.sha256}"
+        state = "still to be made" if source.is_open else _hash(source.sha256 or "")
         state = f"stale: {stale_reason(source, detail.job)}" if source.is_stale or source.is_withdrawn else state
         made_by = source_name(source, detail.job)
         made_by += "" if source.version in {None, 1} else f", version {source.version}"

@@ -50,7 +50,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.notifications import NotificationKind
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.core.urls import folder_url_problem, is_url
 from batchkiln.yaml_reading.diagnostics import excerpt, read_lines
@@ -265,9 +265,10 @@ def _check_command(command: tuple[str, ...]) -> tuple[str, ...]:
         rest = Hook.FIELD.sub("", part)
         unknown = [name for name in names if name not in Hook.FIELDS]
         if unknown or "{" in rest or "}" in rest:
-            there = ", ".join(Hook.FIELDS)
             wrong = f"there is no field {{{unknown[0]}}}" if unknown else "a single brace; write {{ or }} for a brace"
-            raise ValueError(f"{wrong}; the fields are: {there}")
+            meant = did_you_mean(closest(unknown[0], Hook.FIELDS)) if unknown else ""
+            there = f"the fields are: {', '.join(Hook.FIELDS)}"
+            raise ValueError(f"{wrong}; {meant or there}")
     if not command[0] or Hook.FIELD.search(command[0]):
         raise ValueError("the first argument is the program; it has no field")
     return command
@@ -432,8 +433,8 @@ def read_file(path: Path) -> Config:
         raise InputError(mistakes) from error
     known = {LOCAL, *file.profiles}
     if file.default_profile is not None and file.default_profile not in known:
-        close = closest(file.default_profile, known)
-        remedy = f"did you mean `{close[0]}`?" if close else f"configured: {', '.join(sorted(known))}"
+        meant = did_you_mean(closest(file.default_profile, known))
+        remedy = meant or f"configured: {', '.join(sorted(known))}"
         reason = f"`default_profile`: no profile `{file.default_profile}` is configured"
         line, column = read.place(("default_profile",)) or (None, None)
         raise InputError([Diagnostic(reason, str(path), line, column, remedy=remedy)])
@@ -522,9 +523,8 @@ def _remedy(problem: ErrorDetails) -> str | None:
     for part in location[:-1]:
         if part in _annotations(model):  # otherwise an index, or a name that the file chose
             model = _model_in(_annotations(model)[str(part)])
-    close = closest(str(location[-1]), _annotations(model))
-    if close:
-        return f"did you mean `{close[0]}`?"
+    if meant := did_you_mean(closest(str(location[-1]), _annotations(model))):
+        return meant
     return _KEY_REMEDY if "accounts" in location and "keys" in location else None
 
 

@@ -18,7 +18,7 @@ from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import InputError, InputErrors
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import ReplyRules
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.object_storage import StorageSettings
 
 LOCAL: Final = "local"
@@ -327,9 +327,9 @@ class Config:
         """Return a profile by name, or the default one. Raise `InputError` for an unknown name."""
         wanted = name or self.default
         if wanted not in self.profiles:
-            close = closest(wanted, self.profiles)
-            hint = f"did you mean {close[0]}?" if close else f"configured: {', '.join(sorted(self.profiles))}"
-            raise InputError(f"no profile `{wanted}` is configured; {hint}")
+            meant = did_you_mean(closest(wanted, self.profiles))
+            listed = f"configured: {', '.join(sorted(self.profiles))}"
+            raise InputError(f"no profile `{wanted}` is configured; {meant or listed}")
         return self.profiles[wanted]
 
     def secret_variables(self) -> frozenset[str]:
@@ -348,9 +348,8 @@ class Config:
         """Raise `InputError` for the first name without a notifier."""
         for name in names:
             if name not in self.notifiers:
-                close = closest(name, self.notifiers)
                 there = f"there are: {', '.join(sorted(self.notifiers))}" if self.notifiers else "none is configured"
-                raise InputError(f"there is no notifier {name}; {f'did you mean {close[0]}?' if close else there}")
+                raise InputError(f"there is no notifier {name}; {did_you_mean(closest(name, self.notifiers)) or there}")
 
 
 def _sources_in(options: Mapping[str, object]) -> list[KeySource]:

@@ -13,7 +13,7 @@ from typing import Final
 from batchkiln.core.job import Mode, Recipe
 from batchkiln.core.provider import DOCUMENTED_MODELS
 from batchkiln.core.responses import ModelEntry
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 
 _LEAST_PROMPT_LIMIT: Final = 100
 """A smaller number is hardly a limit in characters; it may count words or images."""
@@ -68,10 +68,8 @@ class Catalogue:
 
     def _no_model(self, model: str) -> Objection:
         """Return the objection to a model that is not listed; a documented one may be on a page that was not read."""
-        close = closest(model, self.models)
-        remedy = (
-            f"did you mean `{close[0]}`?" if close else f"the catalogue lists: {', '.join(sorted(self.models)[:40])}"
-        )
+        meant = did_you_mean(closest(model, self.models))
+        remedy = meant or f"the catalogue lists: {', '.join(sorted(self.models)[:40])}"
         is_clear = bool(DOCUMENTED_MODELS & self.models.keys()) and model not in DOCUMENTED_MODELS
         return Objection("model", f"the service lists no model `{model}`", remedy, is_clear)
 

@@ -1,6 +1,6 @@
 """What a person probably meant by a name that does not exist."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 _SHORT: Final = 4
@@ -9,8 +9,10 @@ _SHORT: Final = 4
 _SHORTEST_PREFIX: Final = 3
 
 
-def closest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
+def closest(word: str, known: Iterable[str], most: int = 1, *, others: Mapping[str, str] | None = None) -> list[str]:
     """Return up to `most` of the known names that `word` may be a misspelling or a part of, the nearest first.
+
+    `others` maps names that people know from elsewhere to the known ones, several with spaces between them.
 
     A name is near if one edit makes it of the word, or two if both are longer than four characters: a character more,
     less or changed, or two neighbours exchanged. It is also near if one is the beginning of the other. Case does not
@@ -18,12 +20,14 @@ def closest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
     """
     wanted = word.lower()
     ranked = []
-    for number, name in enumerate(known):
+    names = {name: name for name in known}  # before the others, of which none takes its place
+    for number, (name, meant) in enumerate((names | dict(others or {}) | names).items()):
         limit = 1 if min(len(wanted), len(name)) <= _SHORT else 2
         edits = _edits(wanted, name.lower(), limit)
         if edits <= limit or _is_beginning(wanted, name.lower()):
-            ranked.append((edits, number, name))
-    return [name for _, _, name in sorted(ranked)[:most]]
+            ranked.append((edits, number, meant))
+    found = [meant.split() if meant not in names else [meant] for _, _, meant in sorted(ranked)[:most]]
+    return list(dict.fromkeys(name for each in found for name in each))
 
 
 def _is_beginning(one: str, other: str) -> bool:
@@ -47,3 +51,9 @@ def _edits(one: str, other: str, limit: int) -> int:
         if min(row) > limit:
             return limit + 1
     return row[-1]
+
+
+def did_you_mean(names: Iterable[str], mark: str = "`") -> str:
+    """Return the question for the result of `closest`, with each name between two marks; empty without names."""
+    listed = " or ".join(f"{mark}{name}{mark}" for name in names)
+    return f"did you mean {listed}?" if listed else ""

@@ -18,6 +18,7 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order, Sidecar
 from batchkiln.core.located_items import LocatedItem, SimilarItems
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.core.unread_items import ItemsInvalid, UnreadItems
 from batchkiln.core.urls import folder_url_problem, is_url, scheme_of
 from batchkiln.manifest.content_hashes import ReadSources, are_as_before, key_of
@@ -526,10 +527,14 @@ def _located(
     return text, None
 
 
+def _yaml_files(folder: Path) -> list[str]:
+    return sorted(each.name for suffix in ("*.yaml", "*.yml") for each in folder.glob(suffix))
+
+
 def _unreadable(error: OSError | ValueError, path: str, absolute: Path) -> Diagnostic:
-    """Return the mistake of a manifest that cannot be read; of a folder, with the manifest that may be meant."""
+    """Return the mistake of a manifest that cannot be read, with the manifest that may be meant."""
     if isinstance(error, IsADirectoryError):
-        found = sorted(each.name for suffix in ("*.yaml", "*.yml") for each in absolute.glob(suffix))
+        found = _yaml_files(absolute)
         example = str(Path(path, found[0])) if found else None
         remedy = (
             "it has no YAML file; `batchkiln init` writes a first manifest"
@@ -538,7 +543,9 @@ def _unreadable(error: OSError | ValueError, path: str, absolute: Path) -> Diagn
         )
         return Diagnostic("this is a folder, and no manifest", path, remedy=remedy)
     reason = getattr(error, "strerror", None) or str(error)
-    return Diagnostic(f"the manifest cannot be read: {reason}", path, remedy=f"looked for {absolute}")
+    near = closest(absolute.name, _yaml_files(absolute.parent)) if isinstance(error, FileNotFoundError) else []
+    meant = did_you_mean(str(Path(path).with_name(name)) for name in near)
+    return Diagnostic(f"the manifest cannot be read: {reason}", path, remedy=meant or f"looked for {absolute}")
 
 
 _SIGNATURES: Final = (

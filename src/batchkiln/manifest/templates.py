@@ -26,7 +26,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.manifest.filters import FILTERS, JINJA_TESTS, TESTS, TooLarge, bounded_binary
 
 MAX_TEMPLATE_LENGTH: Final = 20_000
@@ -340,6 +340,5 @@ def _in_words(message: str) -> str:
         return message
     kind, name = unknown.groups()
     known = sorted(FILTERS) if kind == "filter" else sorted(filter(str.isidentifier, {*JINJA_TESTS, *TESTS}))
-    close = closest(name, known)
-    remedy = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(known)}"
+    remedy = did_you_mean(closest(name, known)) or f"there are {', '.join(known)}"
     return f"there is no {kind} `{name}`; {remedy}"

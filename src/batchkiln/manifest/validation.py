@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.manifest.schema import MAX_ID_LENGTH, MAX_PROMPT_LENGTH
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Mark, Remedy, quoted
 from batchkiln.yaml_reading.yaml_parser import TYPE_NAMES
@@ -149,8 +149,18 @@ def check_names(
             diagnostics.at(key.start_mark, f"unknown field `{quoted(name)}`", remedy)
 
 
-_TABLE_WORDS: Final = frozenset({"csv", "file", "path", "rows", "source", "table"})
-"""Names that people give to the field `from` of an entry."""
+_OTHER_WORDS: Final = {
+    **dict.fromkeys(("csv", "file", "path", "rows", "source", "table"), "from"),
+    **dict.fromkeys(("audio", "sound"), "generate_audio"),
+    **dict.fromkeys(("definition", "quality", "size"), "resolution"),
+    **dict.fromkeys(("length", "seconds"), "duration_seconds"),
+    **dict.fromkeys(("extension", "format"), "output_format"),
+    **dict.fromkeys(("ratio", "shape"), "aspect_ratio"),
+    **dict.fromkeys(("image", "images"), "inputs"),
+    **dict.fromkeys(("name",), "id"),
+    **dict.fromkeys(("text",), "prompt"),
+}
+"""Names that people give to a field, and the field; each counts where there is such a field."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -158,11 +168,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     names = sorted(set(known))
     if " " in name:
         return "if it is a text, put the whole text in quotes: it contains a colon"
-    if name in _TABLE_WORDS and "from" in names:
-        return "did you mean `from`?"
     compared = [one for one in names if len(one) <= _COMPARED_LENGTH][:_COMPARED_NAMES]
-    if close := closest(name[:_COMPARED_LENGTH], compared, most=2):
-        return f"did you mean {' or '.join(f'`{one}`' for one in close)}?"
+    others = {other: one for other, one in _OTHER_WORDS.items() if one in names}
+    if close := [others[name]] if name in others else closest(name[:_COMPARED_LENGTH], compared, 2, others=others):
+        return did_you_mean(close)
     listed = ", ".join(names[:40]) + (", …" if len(names) > 40 else "")  # noqa: PLR2004  as many as fit in a message
     return f"there are: {listed}" if names else "there are none"
 
@@ -246,8 +255,8 @@ def _sentence(detail: ErrorDetails, field: str, node: Node) -> tuple[str, str | 
 def _allowed(expected: str, node: Node) -> str:
     """Return the allowed values as a remedy, with the one that was probably meant. `expected` has them in quotes."""
     value = plain_value(node)
-    close = closest(value, re.findall(r"'([^']*)'", expected)) if isinstance(value, str) else []
-    return f"it must be {expected}" + (f"; did you mean `{close[0]}`?" if close else "")
+    meant = did_you_mean(closest(value, re.findall(r"'([^']*)'", expected))) if isinstance(value, str) else ""
+    return f"it must be {expected}" + (f"; {meant}" if meant else "")
 
 
 def _field_names(model: type[BaseModel], location: list[Any]) -> list[str]:

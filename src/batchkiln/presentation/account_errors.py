@@ -1,6 +1,6 @@
 """Texts for account problems and for replies that were not understood."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from batchkiln.core.calls import Call, Misunderstood
@@ -59,17 +59,18 @@ def blocked_text(blocked: AccountBlocked) -> str:
     return f"{ACCOUNT_ADVICE[blocked.problem]}. {_words_of(blocked)}"
 
 
-def blocked_lines(account: str, blocked: AccountBlocked) -> str:
-    """Return the text of `blocked_text` in lines, with the name of the account, and what is safe."""
+def blocked_lines(accounts: Sequence[str], blocked: AccountBlocked, told: Container[tuple[str, str]] = ()) -> str:
+    """Return the text of `blocked_text` in lines, for accounts that cannot work for the same reason.
+
+    The words of the service are left out if their code and message are among those that were `told` above.
+    """
     cause, _, remedy = ACCOUNT_ADVICE[blocked.problem].partition(": ")
-    return "\n".join(
-        (
-            f"The account {account} cannot work: {cause}.",
-            f"    {remedy[0].upper()}{remedy[1:]}.",
-            f"    {_words_of(blocked)}.",
-            "    All data is safe; queued items stay queued.",
-        )
-    )
+    first, *others = accounts
+    also = f" The same holds for {' and '.join(others)}." if others else ""
+    lines = [f"The account {first} cannot work: {cause}.{also}", f"    {remedy[0].upper()}{remedy[1:]}."]
+    if (blocked.error.code, blocked.error.message) not in told:
+        lines.append(f"    {_words_of(blocked)}.")
+    return "\n".join(lines)
 
 
 def _words_of(blocked: AccountBlocked) -> str:

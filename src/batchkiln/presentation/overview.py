@@ -20,7 +20,7 @@ from batchkiln.presentation.ends import End, JobEnd
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import format_minute, format_service_age, plural, sanitize, service_note
 from batchkiln.presentation.python_words import in_python_words
-from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
+from batchkiln.store import AccountSummary, JobSummary, Lease, Reader, Unselected
 
 if TYPE_CHECKING:
     from batchkiln.presentation.account_waits import Wait
@@ -208,18 +208,20 @@ def read_overview(
     observed: Mapping[str, datetime] | None = None,
     *,
     running: Collection[str] | None = None,
+    unselected: Unselected | None = None,
 ) -> Overview:
     """Read all jobs, or the named ones, the accounts, and the processes that run the queue.
 
     `observed` is the service time of profiles in use in this process; for other profiles it is estimated. The ends are
-    those of a run of the jobs `running`; None is a run of the whole queue. Raise `InputError` for a job that does not
-    exist.
+    those of a run of the jobs `running`; None is a run of the whole queue. Items that are `unselected` for the run are
+    left out of the jobs' numbers of items and of their ends. Raise `InputError` for a job that does not exist.
     """
     wanted = list(names) if names is not None else list(reader.jobs.names())
-    summaries = [reader.jobs.summary(name) for name in wanted]
+    beside = unselected or {}
+    summaries = [reader.jobs.summary(name).without(beside.get(name, {})) for name in wanted]
     profiles = {summary.profile for summary in summaries} | set(config.profiles)
     account_views, times = read_accounts(reader, config, machine_now, observed, profiles)
-    ends = estimated_ends(reader, config, times, account_views, running=running)
+    ends = estimated_ends(reader, config, times, account_views, running=running, unselected=unselected)
     held = reader.lease()
     overview = Overview(
         (), account_views, held if held is not None and held.is_alive else None, _shared_by(reader, config)
@@ -388,9 +390,10 @@ def estimated_ends(
     accounts: Sequence[AccountView],
     *,
     running: Collection[str] | None = None,
+    unselected: Unselected | None = None,
 ) -> dict[str, JobEnd]:
     """Return each job's end, by name. Jobs of the same accounts run one after the other. See `read_overview`."""
-    found = _forecasts(reader, config, times, accounts, running=running, has_range=True)
+    found = _forecasts(reader, config, times, accounts, running=running, unselected=unselected, has_range=True)
     return {name: end for each in found for name, end in each.ends().items()}
 
 
@@ -421,11 +424,12 @@ def _forecasts(
     accounts: Sequence[AccountView],
     *,
     running: Collection[str] | None = None,
+    unselected: Unselected | None = None,
     has_range: bool,
 ) -> list[JobForecast]:
     profiles = config.profiles
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
-    loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
+    loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days, unselected)
     usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
     ours = loads if running is None else only_under_way(loads, except_of=running)
     return list(job_forecasts(ours, profiles=profiles, times=times, usages=usages, has_range=has_range))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from batchkiln.core.errors import command_arguments
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import UNDER_WAY, ItemState
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.store import JobSummary, Reader
 
@@ -85,6 +85,29 @@ def to_resume(job: str, options: str = "", *, is_driven: bool = False) -> str:
     name = command_arguments(job)
     unpause, work = f"`batchkiln unpause{options} {name}`", f"`batchkiln work{options} {name}`"
     return f"To resume: {unpause}, then {work}" + (" if no process runs the queue any more" if is_driven else "")
+
+
+def after_unpause(reader: Reader, job: str, options: str = "") -> str:
+    """Return sentences about what becomes of a job that is no longer paused; empty if nothing of it is left to do.
+
+    `options` are as in `who_takes`.
+    """
+    summary = reader.jobs.summary(job)
+    if summary.items[ItemState.QUEUED]:
+        return who_takes(reader, [job], options)
+    under_way = sum(summary.items[state] for state in UNDER_WAY)
+    if not under_way:
+        return ""
+    items = plural(under_way, "item")
+    lease = reader.lease()
+    workers = reader.workers.all() if reader.is_shared() else []
+    if (lease is not None and lease.is_alive) or any(worker.is_alive for worker in workers):
+        is_under_way = "is under way, and is" if under_way == 1 else "are under way, and are"
+        return f"{items} {is_under_way} finished as during the pause."
+    is_under_way = "is" if under_way == 1 else "are"
+    return (
+        f"{items} {is_under_way} under way; `batchkiln work{options} {command_arguments(job)}` finishes what was sent."
+    )
 
 
 def after_pause(reader: Reader, job: str, options: str = "") -> str:

@@ -145,6 +145,9 @@ from .reviews import (
     ReviewReport as ReviewReport,
     ReviewStep as ReviewStep,
 )
+from .selected_items import (
+    Unselected as Unselected,
+)
 from .sqlite.file_database import (
     OLDEST_SQLITE as OLDEST_SQLITE,
     SQLITE_VERSION as SQLITE_VERSION,

@@ -6,7 +6,7 @@ Triggers maintain the counters: a job of a million items is read as fast as a jo
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ from batchkiln.core.errors import Diagnostic, InputError, command_arguments
 from batchkiln.core.job import AttemptState, Recipe
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
-from batchkiln.core.suggestions import closest
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.item_sources import stale_counts
@@ -166,6 +166,13 @@ class JobSummary:
     def budget_for(self, cost: int) -> int:
         """Return the budget in credits that pays for what is spent, reserved and queued, and for `cost` more."""
         return self.credits.spent + self.credits.reserved + self.queued_cost + cost
+
+    def without(self, unselected: Mapping[tuple[int, ItemState], int]) -> "JobSummary":
+        """Return the progress of a run that does not begin so many items of each recipe and state."""
+        items = dict(self.items)
+        for (_, state), number in unselected.items():
+            items[state] = max(0, items[state] - number)
+        return replace(self, items=items, stuck=min(self.stuck, items[ItemState.QUEUED]))
 
     @property
     def left(self) -> int:
@@ -422,6 +429,5 @@ def _names_near(connection: Session, job_id: int, name: str) -> list[str]:
 
 
 def _unknown(reason: str, name: str, names: Sequence[str], remedy: str) -> Diagnostic:
-    near = closest(name, names, most=3)
-    hint = f"did you mean {' or '.join(repr(one) for one in near)}? {remedy}" if near else remedy
-    return Diagnostic(reason, remedy=hint)
+    meant = did_you_mean(closest(name, names, most=3), "'")
+    return Diagnostic(reason, remedy=f"{meant} {remedy}".lstrip())

@@ -1,8 +1,8 @@
 """The work left in each job, its prices and the durations of similar items: the input of a forecast."""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -14,6 +14,7 @@ from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.row_types import kind_of, output_seconds
+from batchkiln.store.selected_items import Unselected
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
@@ -65,17 +66,24 @@ class Loads:
         """Read from this connection."""
         self._connection = connection
 
-    def queued(self, limits: Mapping[str, Limits], days: Mapping[str, datetime]) -> list[QueuedLoad]:
+    def queued(
+        self, limits: Mapping[str, Limits], days: Mapping[str, datetime], unselected: Unselected | None = None
+    ) -> list[QueuedLoad]:
         """Return the loads of all jobs that are not paused, in the queue's order, for the profiles in `limits`.
 
-        `days` contains the start of each profile's current service day.
+        `days` contains the start of each profile's current service day. Items that are `unselected` for a run are left
+        out.
         """
         durations = self.durations()
         found: list[QueuedLoad] = []
+        beside = unselected or {}
         for profile, limit in limits.items():
             known = durations.get(profile, Durations())
             rows = self._connection.execute(query("forecast_jobs"), {"profile": profile}).fetchall()
-            found += [_load(self._connection, row, limit, known, days[profile]) for row in rows]
+            found += [
+                _load(self._connection, row, limit, known, days[profile], unselected=beside.get(row["name"], {}))
+                for row in rows
+            ]
         return found
 
     def recipe_counts(self, job_id: int, profile: str) -> list[RecipeCount]:
@@ -125,8 +133,28 @@ def _item_class(entry: RecipeCount, limits: Limits, durations: Durations) -> Ite
     )
 
 
-def _load(connection: Session, row: Row, limits: Limits, durations: Durations, day: datetime) -> QueuedLoad:
-    classes = item_classes(Loads(connection).recipe_counts(row["id"], row["profile"]), limits, durations)
+def _without(unselected: Mapping[tuple[int, ItemState], int], counts: Iterable[RecipeCount]) -> Iterator[RecipeCount]:
+    """Yield the counts without so many items of each recipe and state. A recipe may have two: of ready and waiting."""
+    rest = dict(unselected)
+    for entry in counts:
+        place = entry.recipe_id, entry.state
+        taken = min(entry.count, rest.get(place, 0))
+        rest[place] = rest.get(place, 0) - taken
+        if entry.count > taken:
+            yield replace(entry, count=entry.count - taken)
+
+
+def _load(
+    connection: Session,
+    row: Row,
+    limits: Limits,
+    durations: Durations,
+    day: datetime,
+    *,
+    unselected: Mapping[tuple[int, ItemState], int],
+) -> QueuedLoad:
+    counts = _without(unselected, Loads(connection).recipe_counts(row["id"], row["profile"]))
+    classes = item_classes(counts, limits, durations)
     budget = row["budget_credits"]
     left = None if budget is None else budget - row["committed"]
     taken = job_credits(connection, row["id"], [day])

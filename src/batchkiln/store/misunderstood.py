@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
@@ -114,8 +115,9 @@ def _chosen(names: Mapping[int, tuple[str, str]], account: str | None) -> int | 
     """Return the id of the chosen account; None for all. Raise `InputError` for an unknown account."""
     known = {"/".join(name): account_id for account_id, name in names.items()}
     if account is not None and account not in known:
-        listed = ", ".join(known) or "none"
-        raise InputError(f"the queue knows no account {account!r}; it knows {listed}. Nothing was changed")
+        listed = f"it knows {', '.join(known) or 'none'}"
+        meant = did_you_mean(closest(account, known), "'") or listed
+        raise InputError(f"the queue knows no account {account!r}; nothing was changed; {meant}")
     return None if account is None else known[account]
 
 

@@ -4,7 +4,6 @@ An item may be made from one that is staged with it, or from one of the queue, a
 before anything is stored: names that do not exist, sources that make no images, and circles.
 """
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Final, Protocol
 
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, SourceRef
+from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.core.unread_items import UnreadItems
 from batchkiln.store.chains import rebuild_inputs, refresh_inputs
 from batchkiln.store.item_sources import stale_items
@@ -265,5 +265,4 @@ def _circles(edges: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
 
 
 def _meant(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=2)
-    return f"did you mean {' or '.join(repr(one) for one in near)}?" if near else "check the name"
+    return did_you_mean(closest(name, names, most=2), "'") or "check the name"

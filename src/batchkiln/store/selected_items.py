@@ -9,7 +9,7 @@ time that depends neither on the job nor on the selection.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -52,6 +52,19 @@ def _select_sources(connection: Session, scope: Scope) -> None:
 def count_needed(connection: Session) -> int:
     """Return the number of sources in the selection that were not selected themselves."""
     return int(connection.execute(query("count_needed")).fetchone()[0])
+
+
+Unselected = Mapping[str, Mapping[tuple[int, ItemState], int]]
+"""The numbers of items that a run does not begin: by the names of their jobs, by recipe and state."""
+
+
+def unselected(connection: Session, scope: Scope) -> Unselected:
+    """Return what the jobs of a scope have beside the selection, except items under way: any run continues these."""
+    job_ids = None if scope.job_ids is None else json.dumps(sorted(scope.job_ids))
+    found: dict[str, dict[tuple[int, ItemState], int]] = {}
+    for row in connection.execute(query("unselected_tally"), {"job_ids": job_ids}):
+        found.setdefault(row["job"], {})[row["recipe_id"], ItemState(row["state"])] = int(row["n"])
+    return found
 
 
 def selectable(connection: Session, job_id: int) -> Iterator[Selectable]:

@@ -46,6 +46,19 @@ WHERE i.id NOT IN (SELECT item_id FROM temp.selected);
 -- name: count_needed
 SELECT count(*) FROM temp.selected WHERE is_needed = 1;
 
+-- name: unselected_tally  (`job_ids`: null for all jobs; what is under way is continued by any run)
+SELECT j.name AS job, t.recipe_id, t.state, sum(t.n) AS n
+FROM (
+    SELECT job_id, recipe_id, CASE WHEN state = 'waiting' THEN 'queued' ELSE state END AS state, n FROM rest_tally
+    WHERE CAST(:job_ids AS TEXT) IS NULL OR job_id IN (SELECT value FROM json_each(:job_ids))
+    UNION ALL
+    SELECT i.job_id, i.recipe_id, i.state, -count(*) AS n
+    FROM temp.selected AS s CROSS JOIN item AS i ON i.id = s.item_id
+    WHERE i.state NOT IN ('submitting', 'active', 'downloading')
+    GROUP BY i.job_id, i.recipe_id, i.state
+) AS t JOIN job AS j ON j.id = t.job_id
+GROUP BY j.name, t.recipe_id, t.state HAVING sum(t.n) > 0;
+
 -- name: item_is_selected
 SELECT EXISTS (SELECT 1 FROM temp.selected WHERE item_id = :item_id);
 

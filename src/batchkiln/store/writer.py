@@ -25,7 +25,14 @@ from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, Resolved, resolve
 from batchkiln.store.reviews import Decided, ReviewReport, review
-from batchkiln.store.selected_items import count_needed, follow_changes, select, selected_queued
+from batchkiln.store.selected_items import (
+    Unselected,
+    count_needed,
+    follow_changes,
+    select,
+    selected_queued,
+    unselected,
+)
 from batchkiln.store.staging import DiagnosticAt, Placed
 from batchkiln.store.versions import SavedOutputFile
 
@@ -177,6 +184,10 @@ class Writer(Reader):
     def forget_missing_keys(self) -> None:
         """Forget the accounts for which earlier runs found no API key."""
         forget_missing_keys(self._connection)
+
+    def unselected(self, scope: Scope) -> Unselected:
+        """Return the numbers of the items in the scope of a run that it does not begin."""
+        return unselected(self._connection, scope)
 
     def count_selected(self) -> int:
         """Return the number of selected items that are queued, including their sources."""

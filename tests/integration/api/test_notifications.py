@@ -171,7 +171,7 @@ async def test_a_bug_in_a_notifier_does_not_reach_the_run(
 async def test_manifest_names_only_what_is_configured(receiver: Receiver, tmp_path: Path) -> None:
     """A name that is not there is told with the one that may be meant, and nothing is enqueued."""
     async with batchkiln.open_queue(tmp_path / "q.db", config=config_of(receiver)) as queue:
-        with pytest.raises(batchkiln.InputError, match="there is no notifier cii; did you mean ci"):
+        with pytest.raises(batchkiln.InputError, match="there is no notifier cii; did you mean `ci`"):
             await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL, notify=["cii"])
         with pytest.raises(batchkiln.InputError, match="list") as raised:
             await queue.enqueue_text("version: 1\njob: foxes\nnotify: ci\nitems: []\n")

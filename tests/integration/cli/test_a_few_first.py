@@ -25,7 +25,10 @@ def test_a_run_begins_only_what_was_selected(place: Workspace) -> None:
 
     assert result.exit == 5
     assert done(place) == ["fox-1", "fox-2"]
-    assert "3 items not selected for this run, and still queued. To run all: `batchkiln work foxes`" in result.err
+    assert (
+        "3 items of foxes were not selected for this run, and are still queued. To make them: `batchkiln work foxes`"
+        in result.err
+    )
     assert "To resume" not in result.err
 
 
@@ -145,3 +148,22 @@ def test_a_pattern_that_matches_nothing_is_told_before_anything_is_enqueued(plac
     assert "no item has an id that matches 'zzz*'; nothing was enqueued" in result.err
     assert "the ids of its items are fox-1, fox-2, …" in result.err
     assert "The queue is empty." in place.call("status").out
+
+
+def test_the_progress_of_a_selection_is_that_of_its_items(place: Workspace) -> None:
+    """The counts speak of what the run makes, and not of all items of the job."""
+    place.configure("profiles:\n  local:\n    time_scale: 30\n")  # slow enough for a line
+    result = place.call("run", place.manifest(items=9), "--yes", "--limit", "2")
+
+    told = [line for line in result.err.splitlines() if " left" in line and "problem" in line]
+    assert told
+    assert all(" of 2 done" in line for line in told), told
+
+
+def test_a_run_that_reached_its_cap_says_so(place: Workspace) -> None:
+    """What it spent, and that the command to resume may spend as much again."""
+    result = place.call("run", place.manifest(items=5), "--yes", "--max-credits", "5")
+
+    assert result.exit == 5
+    assert "This run may spend at most 5 credits: it spent 4, and the next item costs more than the rest." in result.err
+    assert "may spend as much again" in result.err

@@ -46,7 +46,7 @@ def test_a_model_that_is_not_there_is_reported_with_what_is_near(workspace: Work
     result = workspace.call("models", "epsilon-3")
 
     assert (result.exit, result.out) == (2, "")
-    assert "did you mean epsilon-2?" in result.err
+    assert "did you mean `epsilon-2`?" in result.err
 
 
 def test_prices_of_a_manifest_and_of_a_job_are_quoted(workspace: Workspace) -> None:

@@ -68,7 +68,7 @@ def test_topics_are_the_pages_of_the_manual(workspace: Workspace) -> None:
     assert section.out.startswith("## Exit codes\n")
     assert "\n## run\n" not in section.out
     assert command.out.startswith("Usage: batchkiln run [OPTIONS] MANIFEST...\n")
-    assert (unknown.exit, "did you mean manifest?" in unknown.err) == (2, True)
+    assert (unknown.exit, "did you mean `manifest`?" in unknown.err) == (2, True)
 
 
 def test_a_page_with_the_name_of_a_command_follows_its_usage(workspace: Workspace) -> None:
@@ -99,8 +99,8 @@ def test_nothing_is_asked_with_no_input(workspace: Workspace) -> None:
     ("topic", "hint"),
     [
         ("exit", "this word is in\n    `batchkiln help exit-codes`\n"),
-        ("manifset", "did you mean manifest?"),
-        ("runn", "did you mean run?"),
+        ("manifset", "did you mean `manifest`?"),
+        ("runn", "did you mean `run`?"),
         ("refunded", "this word is in\n    `batchkiln help "),
         ("fuzzing", 'this word is in\n    `batchkiln help reliability`, "'),
         ("on-change", "this word is in\n    `batchkiln help "),

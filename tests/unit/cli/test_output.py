@@ -4,12 +4,13 @@ import os
 import sys
 from collections.abc import Callable
 from io import StringIO
+from itertools import pairwise
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.output import print_exact, print_result, print_status, question_text
+from batchkiln.cli.output import line_breaks, print_exact, print_result, print_status, question_text
 from batchkiln.cli.rich_console import SafeConsole, console
 from batchkiln.core.errors import Diagnostic
 
@@ -209,3 +210,26 @@ def test_the_mark_below_a_line_of_a_file_stays_below_its_place(monkeypatch: pyte
         "nothing was sent or",
         "charged",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("it ends in about 3 h 10 min (2 h 40 min to 3 h 50 min)", ["3 h 10 min", "2 h 40 min", "3 h 50 min"]),
+        ("Saved field-guide/red-fox.png, 51.9 KiB, for 1,024 credits", ["51.9 KiB", "1,024 credits"]),
+        ("the local service's clock (60 times as fast), at 100 %", ["(60 times", "100 %"]),
+        ("at 2030-01-01 12:00 UTC", ["12:00 UTC"]),
+    ],
+)
+def test_a_line_ends_neither_in_a_duration_nor_before_a_unit(text: str, parts: list[str]) -> None:
+    """At any width at which they fit."""
+    for width in range(max(map(len, parts)) + 1, len(text)):
+        breaks = [0, *line_breaks(text, width), len(text)]
+        lines = [text[start:end] for start, end in pairwise(breaks)]
+        for part in parts:
+            assert any(part in line for line in lines), (width, lines)
+
+
+def test_a_number_before_a_comma_has_no_unit() -> None:
+    """A line may end there."""
+    assert line_breaks("aspect_ratio=1:1, resolution=720p", 20) == [len("aspect_ratio=1:1, ")]

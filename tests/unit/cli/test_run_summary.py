@@ -16,6 +16,7 @@ from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.core.waits import WaitReason
+from batchkiln.store.jobs import ProblemGroup
 from support.view_builders import job_view
 
 DONE = job_view({ItemState.DONE: 3})
@@ -119,7 +120,7 @@ def test_a_refused_account_is_reported_what_to_do(capsys: pytest.CaptureFixture[
     assert "studio/main" in told
     assert "api_key_upgrade_required" in told
     assert "    Create a new API key" in told
-    assert "All data is safe" in told
+    assert "Everything is saved, and queued items stay queued." in told
     assert "batchkiln run 'my birds.yaml'" in told
 
 
@@ -235,3 +236,20 @@ def test_the_hint_has_the_path_of_a_program_that_is_not_on_the_path(
     print_run_summary(RunResult((DONE,)), common("run", "birds.yaml"))
 
     assert f"`{program} dashboard`" in capsys.readouterr().err
+
+
+def test_the_reason_of_a_refusal_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Several accounts with the same reason share it, and what stands at the items is not repeated."""
+    refused = AccountBlocked(AccountProblem.KEY_REFUSED, ErrorInfo("invalid_api_key", "the API key is unknown"))
+    alike = AccountBlocked(AccountProblem.REFUSED_ALIKE, ErrorInfo("forbidden_prompt", "no such words"))
+    rejected = ProblemGroup(ItemState.REJECTED, "forbidden_prompt", 3, "no such words")
+    view = job_view({ItemState.REJECTED: 3, ItemState.QUEUED: 2}, problems=[rejected])
+    blocked = (("studio", "a", refused), ("studio", "b", refused), ("studio", "c", alike))
+
+    print_run_summary(RunResult((view,), blocked=blocked), common("run", "birds.yaml"))
+
+    shown = capsys.readouterr()
+    told = shown.out + shown.err
+    for once in ("the API key is unknown", "no such words", "complete and not revoked", "is saved"):
+        assert told.count(once) == 1, told
+    assert "The account studio/a cannot work: the service refuses its API key. The same holds for studio/b." in told

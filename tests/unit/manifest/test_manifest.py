@@ -130,6 +130,16 @@ def test_items_can_be_read_twice(tmp_path: Path) -> None:
     assert list(manifest.items()) == list(manifest.items())
 
 
+def test_a_misspelt_file_name_has_a_suggestion(tmp_path: Path) -> None:
+    """It is that of a manifest in the same folder."""
+    (tmp_path / "birds.yaml").write_text(HEADER + "- p\n")
+
+    with pytest.raises(InputError, match=r"brids.yaml: the manifest cannot be read.*\n +did you mean `birds.yaml`\?"):
+        open_manifest("brids.yaml", working_dir=tmp_path)
+    with pytest.raises(InputError, match=r"looked for .*other.yaml"):
+        open_manifest("other.yaml", working_dir=tmp_path)
+
+
 def test_mistake_at_shows_the_line(tmp_path: Path) -> None:
     """The queue can name a place that it only knows by file and line."""
     (tmp_path / "m.yaml").write_text(HEADER + "- {id: twice, prompt: p}\n")
@@ -148,6 +158,18 @@ def test_unknown_field_with_a_suggestion(tmp_path: Path) -> None:
     assert places(found) == [(6, 3)]
     assert found[0].source_line == "  promt: b"
     assert found[0].remedy == "did you mean `prompt`?"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("resolutoin", "resolution"), ("qualty", "resolution"), ("ratio", "aspect_ratio"), ("format", "output_format")],
+)
+def test_an_unknown_parameter_with_a_suggestion(tmp_path: Path, name: str, meant: str) -> None:
+    """Also for the names that other services use."""
+    found = mistakes(tmp_path, HEADER + f"- {{prompt: a, parameters: {{{name}: x}}}}\n")
+
+    assert f"parameters.{name}" in found[0].reason
+    assert found[0].remedy == f"did you mean `{meant}`?"
 
 
 def test_field_of_items_at_the_top_is_sent_to_its_place(tmp_path: Path) -> None:

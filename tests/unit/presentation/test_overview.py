@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.config import Account, Config, Profile
+from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.presentation.job_documents import job_document
 from batchkiln.presentation.overview import JobView, read_overview, service_notes
@@ -96,3 +97,20 @@ def test_different_local_services_are_told_apart() -> None:
         "local: local service: its credits are made up, and its clock runs 20 times as fast.",
         "served: local service: its credits are made up, and its clock runs 60 times as fast.",
     ]
+
+
+def test_a_run_of_selected_items_has_their_numbers_and_their_end(queue: QueueFile) -> None:
+    """What the run does not begin is neither counted nor waited for."""
+    queue.apply([spec(f"fox-{number}") for number in range(400)], job=replace(JOB, name="many"))
+    queue.quote(10)
+    recipe = queue.one("SELECT recipe_id FROM item WHERE name = 'fox-0'")
+    beside = {"many": {(recipe, ItemState.QUEUED): 398}}
+
+    reader = Reader(queue.connection)
+    (whole,) = read_overview(reader, CONFIG, ["many"], AT, running=["many"]).jobs
+    (part,) = read_overview(reader, CONFIG, ["many"], AT, running=["many"], unselected=beside).jobs
+
+    assert (whole.summary.total, part.summary.total, part.summary.left) == (400, 2, 2)
+    assert whole.end is not None
+    assert part.end is not None
+    assert part.end.seconds < whole.end.seconds / 50

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from batchkiln.core.lease_types import WorkerState
-from batchkiln.core.states import ItemState
-from batchkiln.presentation.takers import after_pause, who_takes
+from batchkiln.core.states import UNDER_WAY, ItemState
+from batchkiln.presentation.takers import after_pause, after_unpause, who_takes
 from batchkiln.store import Lease
 
 if TYPE_CHECKING:
@@ -149,3 +149,26 @@ def test_workers_that_share_a_database_take_them(number: int, text: str) -> None
 def test_a_pause_says_what_becomes_of_the_process(queue: FakeQueue, text: str) -> None:
     """A run ends: whoever unpauses later has to start another."""
     assert text in after_pause(cast("Reader", queue), "birds")
+
+
+@pytest.mark.parametrize(
+    ("command", "active", "told"),
+    [
+        (None, 2, "2 items are under way; `batchkiln work birds` finishes what was sent."),
+        (None, 0, ""),
+        ("run", 1, "1 item is under way, and is finished as during the pause."),
+    ],
+)
+def test_nobody_takes_items_where_none_is_queued(command: str | None, active: int, told: str) -> None:
+    """A job that is no longer paused may only have items that were sent before; a pause does not stop these."""
+    summary = queued("birds", 0)
+    summary.items.update(dict.fromkeys(UNDER_WAY, 0) | {ItemState.ACTIVE: active})
+
+    assert after_unpause(cast("Reader", FakeQueue(command, summaries=(summary,))), "birds") == told
+
+
+def test_queued_items_of_a_job_that_is_no_longer_paused_are_taken() -> None:
+    """The sentence is that of other queued items."""
+    queue = cast("Reader", FakeQueue(summaries=(queued("birds", 3),)))
+
+    assert after_unpause(queue, "birds") == who_takes(queue, ["birds"])

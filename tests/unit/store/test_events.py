@@ -1,12 +1,17 @@
 """The event log, read backward for a page of the newest."""
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event, ItemState
-from batchkiln.store import events
+from batchkiln.store import LoggedEvent, Reader, events, operations
 from batchkiln.store.events import EventPage, Events
-from support.queue_file import QueueFile, spec
+from support.queue_file import JOB, NOW, QueueFile, spec
+from support.stores import open_session
 
 
 def told(page: EventPage) -> list[tuple[str | None, str]]:
@@ -61,3 +66,39 @@ def test_a_page_of_a_rare_kind_ends_after_enough_events(busy: QueueFile, monkeyp
     assert (first.events, first.is_cut) == ((), True)
     assert told(page) == [(None, "job_created")]
     assert pages > 2
+
+
+def test_who_follows_sees_each_event_once_in_the_order_of_recording(tmp_path: Path) -> None:
+    """Several writers record events at the same time; no id appears below one that was read already."""
+    path, writers, changes = tmp_path / "shared.db", 3, 12
+    first = QueueFile(path)
+    for number in range(writers):
+        first.apply([spec("fox")], job=replace(JOB, name=f"job-{number}"))
+    before = Reader(first.connection).events.last_id()
+
+    def write(number: int) -> None:
+        session = open_session(path)
+        for turn in range(changes):
+            change = operations.unpause if turn % 2 else operations.pause
+            change(session, f"job-{number}", NOW)
+        session.close()
+
+    seen: list[LoggedEvent] = []
+    with ThreadPoolExecutor(writers) as pool:
+        running = [pool.submit(write, number) for number in range(writers)]
+        is_last = False
+        while not is_last:
+            is_last = all(each.done() for each in running)
+            seen += Reader(first.connection).events.after(seen[-1].id if seen else before, 5)
+            while is_last and (more := Reader(first.connection).events.after(seen[-1].id, 5)):
+                seen += more
+        for each in running:
+            each.result()
+
+    ids = [event.id for event in seen]
+    assert ids == [row[0] for row in first.all("SELECT id FROM event WHERE id > ? ORDER BY id", before)]
+    assert len(ids) == writers * changes
+    for number in range(writers):
+        of_job = [event.kind for event in seen if event.job == f"job-{number}"]
+        assert of_job == [of_job[0], of_job[1]] * (changes // 2)
+    first.connection.close()

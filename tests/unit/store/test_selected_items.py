@@ -7,9 +7,10 @@ import pytest
 
 from batchkiln.core.queue_types import Scope, Snapshot, Viewpoint
 from batchkiln.core.selection import Selection
+from batchkiln.core.states import ItemState
 from batchkiln.store import planner_snapshot
 from batchkiln.store.planner_snapshot import queued_heads
-from batchkiln.store.selected_items import follow_changes, select, selected_queued
+from batchkiln.store.selected_items import follow_changes, select, selected_queued, unselected
 from support.attempt_steps import account_of, begin
 from support.builders import NOON, day_of
 from support.stores import open_session
@@ -183,3 +184,18 @@ def test_two_connections_do_not_see_each_others_selection(world: World) -> None:
         other.close()
 
     assert [[head["id"] for head in found] for found in heads] == [[1], [2]]
+
+
+def test_the_items_beside_a_selection_are_counted_by_job_recipe_and_state(world: World) -> None:
+    """Those that are under way are continued by any run, and count as the run's."""
+    world.enqueue("a", "b", "c", job="one")
+    world.enqueue("d", "e", job="two")
+    begin(world)
+    recipe = world.one("SELECT recipe_id FROM item WHERE name = 'a'")
+
+    everywhere = select(world.connection, None, Selection(("b",)))
+    found = unselected(world.connection, everywhere)
+    of_one = unselected(world.connection, select(world.connection, [1], Selection(limit=1)))
+
+    assert found == {"one": {(recipe, ItemState.QUEUED): 1}, "two": {(recipe, ItemState.QUEUED): 2}}
+    assert of_one == {"one": {(recipe, ItemState.QUEUED): 2}}
