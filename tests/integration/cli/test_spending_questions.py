@@ -5,7 +5,7 @@ import pytest
 from integration.cli.workspace import HURRIED, Workspace, on_a_terminal
 
 ASKING = f"confirm_above_credits: 3\n{HURRIED}"
-QUESTION = "This may spend about 4 credits. Continue?"
+QUESTION = "This may spend about 4 credits"  # "over 2 service days" just before midnight
 
 
 def states(workspace: Workspace) -> list[str]:

@@ -14,6 +14,8 @@ from batchkiln.core.rate_limits import Limits
 from batchkiln.store.sqlite.file_database import SqliteDatabase
 from batchkiln_service import AccountConfig, KeyConfig, Limits as ServiceLimits, LocalService, ServiceConfig
 
+from .scripted_service import begun_day
+
 KEY = "lk_a-key-that-nobody-may-see"
 OLD_KEY = "lk_an-old-key-that-nobody-may-see"
 MANIFEST = """\
@@ -91,6 +93,7 @@ async def make_ground(tmp_path: Path) -> AsyncIterator[GroundMaker]:
                 accounts=(Account("main", (KeySource(file="key"),)),),
                 limits=used,
                 scale=time_scale,
+                day=begun_day(),
                 folder=tmp_path,
             )
             app = AppContext(

@@ -5,13 +5,14 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, Final
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.config import Account, Config, KeySource, Profile
-from batchkiln.core.rate_limits import Limits
+from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import ReplyRules
 from batchkiln.doctor.check_results import CheckResult
 from batchkiln.doctor.runner import probe
@@ -45,6 +46,7 @@ class Stranger:
             base_url=f"{self.origin}/api/v1",
             accounts=(Account("main", (KeySource(file="key"),)),),
             limits=limits or Limits(poll_interval_seconds=0.01),
+            day=begun_day(),
             folder=self.folder,
             replies=rules or ReplyRules(),
         )
@@ -69,6 +71,11 @@ class Stranger:
         kind = "image/png" if isinstance(body, bytes) else "application/json"
         headers = [f"Content-Type: {kind}", f"Content-Length: {len(content)}", f"Date: {formatdate(usegmt=True)}"]
         writer.write("\r\n".join([f"HTTP/1.1 {status} Status", *headers, "", ""]).encode() + content)
+
+
+def begun_day() -> ServiceDay:
+    """Return a service day that began an hour ago, so that no test meets its end."""
+    return ServiceDay(start=datetime.now(UTC) - timedelta(hours=1))
 
 
 def _call(request: Received) -> str:
