@@ -11,6 +11,9 @@ from batchkiln.store import JobSummary, Reader
 _JOBS_READ: Final = 50
 """So many other jobs are read for what a run of the whole queue would take; of more, only the number is told."""
 
+_OF_THE_WHOLE_QUEUE: Final = {"work": "for other jobs", "watch": "with `--once`"}
+"""Commands that take items of each job, and when they do not."""
+
 
 def who_takes(reader: Reader, jobs: Sequence[str], options: str = "", *, number: int | None = None) -> str:
     """Return a sentence about who takes the items of these jobs that were just queued, and what is taken with them.
@@ -22,8 +25,8 @@ def who_takes(reader: Reader, jobs: Sequence[str], options: str = "", *, number:
     lease = reader.lease()
     if lease is not None and lease.is_alive:
         process = f"Process {lease.pid} on {lease.host} runs this queue ({lease.command})"
-        if lease.command == "work":
-            return f"{process} and takes them, unless it was started for other jobs."
+        if exception := _OF_THE_WHOLE_QUEUE.get(lease.command):
+            return f"{process} and takes them, unless it was started {exception}."
         return f"{process} and takes those of its own jobs; `{work}{arguments}` takes the others when it has ended."
     workers = reader.workers.all() if reader.is_shared() else []
     if alive := [worker for worker in workers if worker.is_alive and not worker.is_draining]:

@@ -120,6 +120,7 @@ def test_a_process_that_runs_the_queue_takes_them() -> None:
     assert said(FakeQueue("work")).endswith(
         "runs this queue (work) and takes them, unless it was started for other jobs."
     )
+    assert said(FakeQueue("watch")).endswith("and takes them, unless it was started with `--once`.")
     assert said(FakeQueue("run")).endswith(
         "and takes those of its own jobs; `batchkiln work birds` takes the others when it has ended."
     )
