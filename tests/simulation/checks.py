@@ -137,6 +137,7 @@ class Aftermath:
             " WHERE hold.kind = 'key_forgotten' AND item.state = 'expired'"
             " GROUP BY hold.id, item.name, job.name, hold.at"
         ).fetchall()
+        self._resent = session.execute("SELECT at FROM event WHERE kind = 'replay_resumed' ORDER BY at").fetchall()
         self._decisions += session.execute(_FETCHED_TOO_LATE, {"hours": 2 * 3_600_000, "minutes": 600_000}).fetchall()
         self._sources = session.execute("SELECT item_id, source_id, group_id, sha256 FROM item_source").fetchall()
         self._members = session.execute("SELECT id, group_id FROM item WHERE group_id IS NOT NULL").fetchall()
@@ -198,10 +199,27 @@ class Aftermath:
     def _is_upset(self, row: sqlite3.Row) -> bool:
         if row["code"] == "generation_active" and self._is_of_lost(row):
             return True
+        if row["code"] == "credit_budget_exhausted" and self._is_first_resend(row):
+            return True
         is_of_minute = row["status"] == TOO_MANY_REQUESTS or row["code"] == "edge_blocked"
         after_ms = UPSET_MS if is_of_minute else LATE_MS
         is_blind = any(0 <= row["arrived_at_ms"] - blind_ms <= BLIND_MS for blind_ms in self._blind_ms)
         return is_blind or any(-LATE_MS <= row["arrived_at_ms"] - late_ms <= after_ms for late_ms in self._late_ms)
+
+    def _is_first_resend(self, row: sqlite3.Row) -> bool:
+        """Return whether a create is the first one refused since a person had a request of another day sent again.
+
+        The service has forgotten its key, which only its reply tells. What follows waits for the next day's credits.
+        """
+        at = row["arrived_at_ms"]
+        resent = max((each["at"] for each in self._resent if each["at"] <= at + LATE_MS), default=inf)
+        return (
+            not any(
+                each["code"] == row["code"] and resent - LATE_MS <= each["arrived_at_ms"] < at
+                for each in self._books.requests
+            )
+            and resent < inf
+        )
 
     def _is_of_lost(self, row: sqlite3.Row) -> bool:
         """Return whether a create met a generation from before the last restore, and none that was begun after it.

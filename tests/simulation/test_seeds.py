@@ -51,6 +51,13 @@ def test_choosing_worlds_break_no_promise() -> None:
     assert {seed: found for seed, found in broken.items() if found} == {}
 
 
+def test_request_of_another_day_that_exceeds_this_ones_credits_waits_for_the_next() -> None:
+    """A person has it sent again, and the service has forgotten its key. Service section 7: Retry-After."""
+    _, outcome = play_seed(41119000481, Options(days=2.0))
+
+    assert outcome.violations == ()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [16, 38, 40, 41])
 def test_worlds_in_which_a_few_are_tried_first_break_no_promise(seed: int) -> None:

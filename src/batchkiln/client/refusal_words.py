@@ -30,7 +30,7 @@ def meaning_by_code(texts: ErrorTexts) -> ErrorMeaning | None:
     for code in texts.codes:
         for meaning, pattern in _CODES:
             if pattern.search(code):
-                return meaning
+                return _of_a_day(meaning, texts)
     return None
 
 
@@ -38,8 +38,14 @@ def meaning_by_prose(texts: ErrorTexts) -> ErrorMeaning | None:
     """Return the meaning of the sentences; None if they match no pattern."""
     for meaning, pattern in _PROSE:
         if pattern.search(texts.prose) and not (meaning in _UNLESS and _UNLESS[meaning].search(texts.prose)):
-            return meaning
+            return _of_a_day(meaning, texts)
     return None
+
+
+def _of_a_day(meaning: ErrorMeaning, texts: ErrorTexts) -> ErrorMeaning:
+    """Return a limit in place of a lack of credits, if those of a day are meant: the next day restores them."""
+    is_restored = meaning is ErrorMeaning.NO_CREDITS and _DAY.search(" ".join((*texts.codes, texts.prose)))
+    return ErrorMeaning.LIMIT if is_restored else meaning
 
 
 def _alternatives(*patterns: str) -> re.Pattern[str]:
@@ -56,6 +62,7 @@ _GOING_ON: Final = (
 _BE: Final = r"(?: (?:is|are|was|were|has|have|be|been|still|already|currently|yet|now))*"
 _LACK: Final = r"(?:insufficient|not enough|no|too few|out of|run out of|ran out of|lacks?|lacking|inadequate|zero)"
 _MONEY: Final = r"(?:credits?|balance|funds)"
+_DAY: Final = re.compile(r"\b(?:daily|today|(?:this|per|a) day|budget)\b")
 _GONE: Final = (
     r"(?:expired|unknown|not found|missing|not ready|no longer|do(?:es)? not exist|gone|not available|unavailable"
     r"|deleted|not complete|incomplete|pending|processing|not owned|another account|different account|not uploaded)"

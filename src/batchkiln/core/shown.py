@@ -43,7 +43,12 @@ def _is_said(value: object) -> bool:
 
 
 def _text(value: object, between: str) -> str:
-    """Return a value as text. The parts of a sequence are joined; a long text is cut."""
-    parts = value if isinstance(value, tuple | list) else (value,)
-    texts = [f"{part:,}" if isinstance(part, int) and not isinstance(part, bool) else str(part) for part in parts]
-    return between.join(text if len(text) <= _LONG else f"{text[:_LONG]}…" for text in texts)
+    """Return a value as text. The parts of a sequence, such as warnings, are joined; another long text is cut."""
+    if isinstance(value, tuple | list):
+        return between.join(map(_whole, value))
+    text = _whole(value)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+
+
+def _whole(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.lease_types import Fence
@@ -20,12 +20,14 @@ from batchkiln.core.queue_types import (
     Look,
     LostAttempt,
     NewAttempt,
+    Scope,
     Snapshot,
     UploadHistory,
     Viewpoint,
     WantedInput,
 )
 from batchkiln.core.rate_limits import LoggedRequest, RequestNote, ServiceDay
+from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, to_milliseconds
 from batchkiln.core.wakes import WAKES, Awaited, Change, change_by_outcome, change_by_preparation
 from batchkiln.store import attempts, commit, downloads, lost_attempts, planner_snapshot, preparations, usage
@@ -33,10 +35,13 @@ from batchkiln.store.account_changes import account_id, remember_time, service_t
 from batchkiln.store.attempt_journal import AttemptJournal, JournalEntry
 from batchkiln.store.database import in_snapshot
 from batchkiln.store.leases import FencedDatabase, Transactions
+from batchkiln.store.selected_items import follow_changes
 from batchkiln.store.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_EVERY_JOB: Final = Scope()
 
 
 @dataclass(slots=True)
@@ -249,9 +254,16 @@ class WorkerStore:
         return counted
 
     async def commit(
-        self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading, look: Look | None = None
+        self,
+        attempt: Attempt,
+        outcome: Outcome,
+        facts: Facts,
+        now: ClockReading,
+        look: Look | None = None,
+        *,
+        scope: Scope = _EVERY_JOB,
     ) -> tuple[Committed, Snapshot | None]:
-        """Apply an outcome to attempt, item, credits and history.
+        """Apply an outcome to attempt, item, credits and history. `scope` is that of the run.
 
         With `look`, also return the planner's input after it, read in the same call to the connection's thread; None if
         that fails, or if the queue may have changed since.
@@ -263,6 +275,8 @@ class WorkerStore:
             nonlocal found
             if self._journal is not None and results[0].outcome.attempt is AttemptState.REFUSED:
                 self._journal.append(in_snapshot(session, lost_attempts.journal_entry, (attempt.id,), {}))
+            if scope.is_selected and results[0].state is ItemState.QUEUED:
+                follow_changes(session, scope)  # its inputs may be open again, and their sources not selected
             if look is not None:
                 with suppress(Exception):  # the outcome is recorded; the worker's own read of the queue will raise it
                     found = in_snapshot(session, planner_snapshot.snapshot, look, {})

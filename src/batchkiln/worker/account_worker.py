@@ -345,7 +345,7 @@ class AccountWorker:
         """Apply an outcome to attempt, item, credits and history, and end the spans that it ends."""
         days, viewpoint, released = self.rates.days(now), self.viewpoint, self.rates.released()
         look = (viewpoint, days) if facts.record is not None else None  # the slot plans again
-        committed, found = await self.ports.queue.commit(attempt, outcome, facts, now, look)
+        committed, found = await self.ports.queue.commit(attempt, outcome, facts, now, look, scope=viewpoint.scope)
         if found is not None:
             self._cached = _CachedSnapshot(found, self.ports.queue.changes.version, days, viewpoint, released)
         if committed.download is not None:
@@ -398,8 +398,7 @@ class AccountWorker:
         waits = {"until": self._waits_until(failure, now)} if is_unanswered and not own else {}
         self._log_failure(call, described, "request_troubled", is_old=is_old, **waits)
         if not is_unanswered:
-            self._notice_reply()
-            await self._end_outage(now)  # the worker may not look at the queue again
+            await self._notice_answer(now)
         if isinstance(failure, AccountBlocked):
             self.control.block(self.account_id, failure, is_cut_off=about_paid)
         else:
@@ -442,6 +441,11 @@ class AccountWorker:
             self.host.without_service.add(self.account_id)
             self._outage = Outage(first.instant, described)
             await self.ports.queue.update_account(self.account_id, OutageBegan(self._outage), now)
+
+    async def _notice_answer(self, now: ClockReading) -> None:
+        """Record a refusal as the answer that it is. The worker may not look at the queue again."""
+        self._notice_reply()
+        await self._end_outage(now)
 
     async def _end_outage(self, now: ClockReading) -> None:
         """Record that the service answers again, if this account has recorded an outage."""
@@ -545,6 +549,7 @@ class AccountWorker:
             self.failure_counts.key_refused_seconds(attempt.key_fingerprint, now.monotonic)
             >= LOST_AFTER.total_seconds()
         ):
+            await self._notice_answer(now)
             return False
         await self.on_failure(Unavailable(None, failure.error), call, is_refusal=True)
         return True

@@ -16,6 +16,7 @@ from batchkiln.core.queue_types import (
     Look,
     LostAttempt,
     NewAttempt,
+    Scope,
     Snapshot,
     UploadHistory,
     Viewpoint,
@@ -253,9 +254,16 @@ class Queue(Protocol):
         """Count a resend before it is sent; return None if the stored attempt is damaged, and is now held."""
 
     async def commit(
-        self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading, look: Look | None = None
+        self,
+        attempt: Attempt,
+        outcome: Outcome,
+        facts: Facts,
+        now: ClockReading,
+        look: Look | None = None,
+        *,
+        scope: Scope = ...,
     ) -> tuple[Committed, Snapshot | None]:
-        """Apply an outcome to attempt, item, credits and history.
+        """Apply an outcome to attempt, item, credits and history. `scope` is that of the run.
 
         With `look`, also return the planner's input after it; None if that fails, or if the queue may have changed
         since.

@@ -115,6 +115,15 @@ TABLE = [
     (403, error("daily_budget_exceeded", "The daily credit budget is used up"), LIMIT),
     (422, error("limit", "The API generation credit budget per day is exhausted"), LIMIT),
     (429, error("generation_active"), LIMIT),
+    # The credits of a day come back with the next one; those that were bought do not.
+    (429, error("credit_budget_exhausted", "the quote is 420 credits, 380 of 2000 remain this day"), LIMIT),
+    (429, error("insufficient_credits", "The daily credit budget is exhausted"), LIMIT),
+    (429, error("credit_quota_exhausted"), LIMIT),
+    (403, error("daily_credits_exhausted"), LIMIT),
+    (422, error("DailyCreditsUsedUp"), LIMIT),
+    (400, {"detail": "The API credit budget of this day is exhausted"}, LIMIT),
+    (403, error("forbidden", "You have run out of credits for today"), LIMIT),
+    (402, error("daily_credits_exhausted"), NO_CREDITS),
     # This request alone.
     (400, error("content_policy_violation", "Your prompt was rejected by our safety system"), INVALID),
     (403, error("moderation_blocked"), INVALID),

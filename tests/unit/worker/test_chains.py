@@ -4,7 +4,11 @@ from dataclasses import replace
 
 from batchkiln.core.job import SourceRef
 from batchkiln.core.responses import GenerationStatus
+from batchkiln.core.selection import Selection
 from batchkiln.core.states import ItemState
+from batchkiln.store.operations import redo
+from batchkiln.store.selected_items import select
+from batchkiln.worker.run_state import RunState
 from support.worker_world import World
 
 
@@ -65,3 +69,19 @@ async def test_image_that_cannot_be_uploaded_holds_its_item(world: World) -> Non
     for item in (first, second):
         assert (world.state(item), world.error(item)) == (ItemState.HELD, "input_unusable")
     assert world.service.puts == []
+
+
+async def test_selected_item_that_needs_its_source_once_more_is_made(world: World) -> None:
+    """The source is made again, and the item fails: it waits for the new file, which its run was not to begin."""
+    world.service.outcomes.extend([GenerationStatus.SUCCESS, GenerationStatus.FAILED])
+    world.enqueue("still")
+    chain(world, "clip", "still")
+    await world.run_until("clip", ItemState.ACTIVE)
+    scope = select(world.connection, None, Selection(only=("clip",)))
+    redo(world.connection, "job", ["still"], world.now_ms)
+
+    await world.run(RunState(scope=scope))
+
+    assert world.states() == {"done": 2}
+    assert world.attempts("still") == ["succeeded", "succeeded"]
+    assert world.attempts("clip") == ["failed", "succeeded"]

@@ -126,6 +126,26 @@ async def test_a_refused_older_key_is_no_outage(world: World) -> None:
     assert (told(world), stored(world)) == ([], [])
 
 
+async def test_last_refusal_of_an_older_key_ends_an_outage(world: World) -> None:
+    """It holds the item, and the run ends with it: nothing else is asked, and the service is there."""
+    world.enqueue("fox")
+    await world.run_until("fox", ItemState.ACTIVE)
+    world.keys["main"] = ("key-2", "key-1")
+    refused = refusing("read")
+    begin = world.clock.instant
+
+    def rule(asked: str, account: str) -> object:
+        passed = (world.clock.instant - begin).total_seconds()
+        return SILENCE if 600 < passed < 3600 else refused(asked, account)
+
+    world.service.rule = rule
+    world.restart()
+    await world.run()
+
+    assert world.state("fox") is ItemState.HELD
+    assert ([kind for _, kind, _ in told(world)], stored(world)) == (list(OUTAGES), [])
+
+
 async def test_a_refused_call_beside_answers_is_no_outage(world: World) -> None:
     """Creates fail for an hour while everything else is answered."""
     world.enqueue("fox", "owl")
