@@ -71,7 +71,7 @@ def test_small_pictures_are_whole(gallery: Opened) -> None:
 
 @pytest.mark.parametrize(("width", "per_row"), [(390, 3), (1440, 10)])
 def test_tiles_are_dense_and_their_captions_short(gallery: Opened, width: int, per_row: int) -> None:
-    """Pictures have the screen: a name and a prompt have two lines together."""
+    """Pictures have the screen: a name has a line, and a prompt two, in which items of a matrix differ."""
     gallery.queue.connection.execute("UPDATE item SET prompt = ?", ("A long prompt of many words " * 9,))
     gallery.page.set_viewport_size({"width": width, "height": 900})
     gallery.go("/jobs/birds/items")
@@ -82,7 +82,22 @@ def test_tiles_are_dense_and_their_captions_short(gallery: Opened, width: int, p
     )
 
     assert len(columns.split()) == per_row
-    assert caption < 50
+    assert caption < 64
+
+
+def test_end_of_a_long_name_is_seen(gallery: Opened) -> None:
+    """It is what tells items of one prompt apart; the beginning is cut."""
+    gallery.queue.connection.execute("UPDATE item SET name = 'red-fox-in-a-deep-forest-watercolor-' || id", ())
+    gallery.page.set_viewport_size({"width": 390, "height": 900})
+    gallery.go("/jobs/birds/items")
+    name = gallery.page.locator(".tile .name").first
+    head, tail = name.locator("span").all()
+
+    assert name.text_content() == name.get_attribute("aria-label")
+    assert head.evaluate("head => head.scrollWidth > head.clientWidth")
+    assert tail.evaluate(
+        "tail => tail.getBoundingClientRect().right <= tail.closest('.tile').getBoundingClientRect().right"
+    )
 
 
 def test_long_prompt_is_shown_on_request(gallery: Opened) -> None:
