@@ -16,7 +16,7 @@ COPY src /src/src
 COPY docs /src/docs
 RUN pip install --no-cache-dir "/src[${EXTRAS}]" \
     && rm -r /src
-USER batchkiln
+USER 10001
 WORKDIR /data
 VOLUME /data
 # Neither is below the home of a user: `docker run --user` may name one that has none.

@@ -14,10 +14,10 @@ COPY src /src/src
 COPY docs /src/docs
 RUN pip install --no-cache-dir /src \
     && rm -r /src
-USER batchkiln
+USER 10001
 WORKDIR /data
 VOLUME /data
 EXPOSE 8080 8081
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=2s --timeout=3s --start-period=10s --retries=5 CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8081/health', timeout=2)"]
+HEALTHCHECK --interval=5s --timeout=5s --start-period=10s --retries=3 CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8081/health', timeout=2)"]
 ENTRYPOINT ["batchkiln", "serve", "--host", "0.0.0.0", "--port", "8080", "--operator-host", "0.0.0.0", "--operator-port", "8081", "--state-dir", "/data"]

@@ -35,7 +35,7 @@ def prepared(_: Sphinx, name: str, source: list[str]) -> None:
     """Fill the pages of this folder, and keep only the text of links to files that the site has not."""
     text = source[0]
     if name == root_doc:
-        text += contents()
+        text += start_page() + contents()
     elif name in {"site/contributing", "site/security"}:
         page = (DOCS.parent / f"{Path(name).name.upper()}.md").read_text("utf-8")
         text = (
@@ -49,12 +49,20 @@ def prepared(_: Sphinx, name: str, source: list[str]) -> None:
     )
 
 
+def start_page() -> str:
+    """Return what the README says of the installation, and docs/README.md with links that hold from this folder."""
+    install = (DOCS.parent / "README.md").read_text("utf-8").split("\n\n")[2:4]
+    _, pages = (DOCS / "README.md").read_text("utf-8").split("\n", 1)
+    return "\n\n".join(["", *install, re.sub(r"\]\((?!\.\.)", "](/", pages)])
+
+
 def contents() -> str:
     """Return the pages in the order of docs/README.md, under its headings, and the guides in the order of theirs."""
     parts = []
     for section in (DOCS / "README.md").read_text("utf-8").split("\n## ")[1:]:
         pages = re.findall(r"\[[^\]]+\]\(([^)#]+)\.md\)", section)
         names = [f"/site/{Path(page).name.lower()}" if page.startswith("..") else f"/{page}" for page in pages]
+        names = [name for name in names if not name.startswith("/guides/") or name == "/guides/README"]
         if "/python" in names:
             names.insert(names.index("/python") + 1, "/site/python-reference")
         parts.append(toctree(section.splitlines()[0], names))
@@ -66,7 +74,7 @@ def contents() -> str:
 def toctree(caption: str, names: list[str]) -> str:
     """Return a table of contents."""
     listed = "\n".join(names)
-    return f"\n```{{toctree}}\n:caption: {caption}\n:maxdepth: 1\n{listed}\n```\n"
+    return f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n{listed}\n```\n"
 
 
 def signature_without_functions(  # noqa: PLR0917  as Sphinx calls it

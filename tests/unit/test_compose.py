@@ -16,11 +16,11 @@ PATH: Final = FOLDER / "compose.yaml"
 COMPOSE: Final = merged("compose.yaml", "compose.override.yaml")  # what Docker Compose reads without COMPOSE_FILE
 STUDIO: Final = merged("compose.yaml", "studio.yaml")
 SERVICES: Final[dict[str, dict[str, Any]]] = COMPOSE["services"]
-OURS: Final = sorted(name for name, service in SERVICES.items() if "build" in service)
+OURS: Final = sorted(name for name, service in SERVICES.items() if service["image"] == "batchkiln")
 CONFIG: Final = PATH.with_name("batchkiln.yaml")
 SERVICE: Final = PATH.with_name("service.yaml")
 SECRETS: Final = ("KILN_PASSWORD", "KILN_TOKEN")
-DOCKERFILE: Final = PATH.parents[2] / COMPOSE["x-batchkiln"]["build"]["dockerfile"]
+DOCKERFILE: Final = PATH.parents[2] / SERVICES["migrate"]["build"]["dockerfile"]
 WORKERS: Final = sorted(name for name in SERVICES if name.startswith("worker-"))
 
 
@@ -55,7 +55,7 @@ def test_image_keeps_the_journals_on_the_volume() -> None:
     assert [source for source in sources if not (PATH.parents[2] / source).exists()] == []
     assert "XDG_STATE_HOME=/data/state" in [word for line in lines if line.startswith("ENV ") for word in line.split()]
     assert "VOLUME /data" in lines
-    assert {"USER batchkiln", "STOPSIGNAL SIGTERM", 'ENTRYPOINT ["batchkiln"]'} <= set(lines)
+    assert {"USER 10001", "STOPSIGNAL SIGTERM", 'ENTRYPOINT ["batchkiln"]'} <= set(lines)
     assert all(SERVICES[name]["volumes"][0].endswith(":/data") for name in OURS)
 
 
@@ -70,9 +70,12 @@ def test_configurations_are_mounted_where_the_services_read_them() -> None:
         assert options.split(",")[0] == "ro"
 
 
-def test_services_share_one_image() -> None:
-    """It has a name, so that it is built once for all of them."""
-    assert {SERVICES[name]["image"] for name in OURS} == {"batchkiln"}
+def test_one_service_builds_the_image_of_all() -> None:
+    """Docker Compose builds in parallel, and two builds of one name collide; no registry has the image."""
+    assert OURS == ["dashboard", "migrate", "service", "worker-1", "worker-2"]
+    assert [name for name, service in SERVICES.items() if "build" in service] == ["migrate"]
+    assert {SERVICES[name].get("pull_policy") for name in OURS if name != "migrate"} == {"never"}
+    assert "pull_policy" not in SERVICES["migrate"]
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"migrate"}))
