@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, TextIO
@@ -93,16 +94,18 @@ def configure_logging(
     logging.getLogger("opentelemetry").setLevel(logging.NOTSET if level == logging.DEBUG else logging.CRITICAL)
 
 
-def use_standard_logging() -> None:
+def use_standard_logging(words: Callable[[str], str]) -> None:
     """Log through `logging.getLogger("batchkiln")`, for programs that import batchkiln; fields are filtered as well.
 
-    A program that has configured structlog itself keeps its configuration.
+    `words` puts reasons and remedies into words of such a program. One that has configured structlog itself keeps its
+    configuration.
     """
     if structlog.is_configured():
         return
     structlog.configure(
         processors=[
             drop_if_silent,
+            partial(_with_words, words),
             keep_known_fields,
             redact_values,
             structlog.processors.LogfmtRenderer(key_order=["event"]),
@@ -111,6 +114,14 @@ def use_standard_logging() -> None:
         logger_factory=lambda *_: logging.getLogger("batchkiln"),
         cache_logger_on_first_use=False,
     )
+
+
+def _with_words(words: Callable[[str], str], logger: object, name: str, event: EventDict) -> EventDict:
+    del logger, name
+    for field in ("reason", "remedy"):
+        if isinstance(event.get(field), str):
+            event[field] = words(event[field])
+    return event
 
 
 IS_SILENT: ContextVar[bool] = ContextVar("batchkiln_is_silent", default=False)

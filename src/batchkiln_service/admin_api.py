@@ -20,7 +20,7 @@ from batchkiln_service.config import Seconds
 from batchkiln_service.db.database import Database
 from batchkiln_service.db.generations import count_active
 from batchkiln_service.db.report import Report
-from batchkiln_service.errors import ApiError, sentence_of
+from batchkiln_service.errors import ApiError, mistakes_in
 from batchkiln_service.faults.fault_rules import FaultRule
 from batchkiln_service.faults.registry import ActiveRule, Faults
 from batchkiln_service.rules.lifecycle import Outcome
@@ -260,8 +260,7 @@ async def _body(request: web.Request, model: type[Body]) -> Body:
     except orjson.JSONDecodeError as error:
         raise ApiError(400, "invalid_json", f"the body is not JSON: {error.msg}") from error
     except ValidationError as error:
-        mistakes = "; ".join(sentence_of(detail) for detail in error.errors())
-        raise ApiError(422, "invalid_request", f"{mistakes}; fields: {', '.join(model.model_fields)}") from error
+        raise ApiError(422, "invalid_request", mistakes_in(error, model.model_fields)) from error
 
 
 def _rule_document(active: ActiveRule) -> dict[str, object]:

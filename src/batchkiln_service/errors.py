@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, ValidationError
 
 # Errors that may disappear on a later try: no space, memory or descriptors; a failing or locked disk.
 PASSING_TROUBLES: Final = frozenset(
@@ -48,6 +48,11 @@ def sentence_of(detail: ErrorDetails) -> str:
         case _:
             reason = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     return f"{field}: {reason}" if field else reason
+
+
+def mistakes_in(error: ValidationError, fields: Iterable[str]) -> str:
+    """Return the mistakes in a mapping as one line, which ends with the fields that there are."""
+    return f"{'; '.join(map(sentence_of, error.errors()))}; fields: {', '.join(fields)}"
 
 
 def meant(given: object, known: Iterable[str]) -> str:

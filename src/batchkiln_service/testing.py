@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from batchkiln_service.config import AccountConfig, ServiceConfig, mistakes_of
 from batchkiln_service.db.report import Report
+from batchkiln_service.errors import mistakes_in
 from batchkiln_service.faults.fault_rules import Endpoint, FaultRule, Misbehaviour
 from batchkiln_service.rules.lifecycle import Outcome
 from batchkiln_service.server import LocalService
@@ -51,8 +52,15 @@ class RunningService:
         self._run(self._service.reset())
 
     def add_fault(self, kind: Misbehaviour, endpoint: Endpoint = "any", **settings: Any) -> None:  # noqa: ANN401 - fields
-        """Add a fault rule with the fields of `faults` in the configuration. Raise ValueError for an invalid one."""
-        self._service.faults.add_rule(FaultRule.model_validate({"kind": kind, "endpoint": endpoint, **settings}))
+        """Add a fault rule with the fields of `faults` in the configuration.
+
+        Raise ValueError for an invalid one, with the message of `POST /faults`.
+        """
+        try:
+            rule = FaultRule.model_validate({"kind": kind, "endpoint": endpoint, **settings})
+        except ValidationError as error:
+            raise ValueError(mistakes_in(error, FaultRule.model_fields)) from None
+        self._service.faults.add_rule(rule)
 
     def clear_faults(self) -> None:
         """Remove all fault rules."""

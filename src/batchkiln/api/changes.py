@@ -6,7 +6,7 @@ The commands and the dashboard use the same questions. Only this module chooses 
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +20,7 @@ from batchkiln.api.item_selection import IDS, ids_of, member_of, texts_of
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, InputError, StorageError, command_arguments
 from batchkiln.core.polling import retention_ends_at
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import NOT_DELIVERED, WITH_SERVICE, ItemState
 from batchkiln.core.urls import is_url
 from batchkiln.object_storage import ObjectFolder, within
@@ -58,6 +59,7 @@ from batchkiln.store import (
 )
 
 _ANY: Final = Filter()
+_SHOWN: Final = 3
 _DIGITS_MAX: Final = 18
 
 
@@ -112,8 +114,8 @@ class Question:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FetchReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class FetchReport(Shown):
     """The result of looking for files that are gone from the disk, or have another size than the recorded one.
 
     `present` is the number of files that exist, and `fetched` the number of items that the next run downloads again at
@@ -128,6 +130,19 @@ class FetchReport:
     lost: tuple[SavedOutputFile, ...]
     skipped: tuple[Skipped, ...]
     kept_in_place: tuple[SavedOutputFile, ...] = ()
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "files there", self.present
+        yield "items to download again", self.fetched
+        yield "lost", _named([file.path for file in self.lost])
+        yield "kept in place", _named([file.path for file in self.kept_in_place])
+        yield "unchanged", _named([f"{each.name}: {each.reason}" for each in self.skipped])
+
+
+def _named(texts: Sequence[str]) -> list[str]:
+    """Return the first texts, and how many more there are."""
+    more = len(texts) - _SHOWN
+    return [*texts[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 class ItemChangedError(InputError):
@@ -241,17 +256,20 @@ class Changes:
         return await self.review(job, items, Decided.KEEP, by=by)
 
     async def drop(self, job: str, items: Sequence[str] | Mapping[str, int], *, by: str | None = None) -> ReviewReport:
-        """Drop done items, so that no items are made from them. Their files stay. See `keep`."""
+        """Drop done items, so that no items are made from them. Their files stay. The arguments are those of `keep`."""
         return await self.review(job, items, Decided.DROP, by=by)
 
     async def undo(self, job: str, items: Sequence[str] | Mapping[str, int], *, by: str | None = None) -> ReviewReport:
-        """Remove the verdicts about items. See `keep`."""
+        """Remove the verdicts about items. The arguments are those of `keep`."""
         return await self.review(job, items, Decided.UNDO, by=by)
 
     async def review(
         self, job: str, items: Sequence[str] | Mapping[str, int], decided: Decided, *, by: str | None = None
     ) -> ReviewReport:
-        """Keep or drop items, or remove their verdicts. See `keep`."""
+        """Keep or drop items, or remove their verdicts: `decided` is keep, drop or undo.
+
+        The other arguments are those of `keep`.
+        """
         wanted = member_of(Decided, decided, "decided")
         names = texts_of(items, IDS, or_else=", or a mapping of ids to versions")
         named = items if isinstance(items, Mapping) else dict.fromkeys(names)

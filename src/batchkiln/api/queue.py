@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, time
 from io import BytesIO
 from math import inf
@@ -96,8 +97,12 @@ class Queue(Changes):
 
         Applying it again is safe: known items stay unchanged, and new ones are added. New items whose requests the job
         has already paid for are mistakes, unless `allow_duplicates`. Items are checked against the service's catalogue,
-        unless `no_catalogue`; that it could not be read is a warning of the result's report. Raise `InputError` with
-        all mistakes; nothing was enqueued then.
+        unless `no_catalogue`; that it could not be read is a warning of the result's report.
+
+        `on_change` says what becomes of an item whose request changed after it was sent: `"error"` refuses the
+        manifest, `"keep"` keeps the item as it was sent, and `"redo"` makes it again, which costs again. `prune`
+        cancels items that are no longer in the manifest and were never sent. Raise `InputError` with all mistakes;
+        nothing was enqueued then.
         """
         options = apply_options(on_change, prune=prune, allow_duplicates=allow_duplicates)
         path, stream, name = manifest_source(manifest)
@@ -112,7 +117,7 @@ class Queue(Changes):
         allow_duplicates: bool = False,
         no_catalogue: bool = False,
     ) -> Applied:
-        """Apply a manifest's text; see `enqueue`."""
+        """Apply a manifest's text. The other arguments, the result and the errors are those of `enqueue`."""
         options = apply_options(on_change, prune=prune, allow_duplicates=allow_duplicates)
         if not isinstance(text, str):
             raise InputError(f"a manifest's text must be text, not {type(text).__name__}; nothing was enqueued")
@@ -132,7 +137,8 @@ class Queue(Changes):
         """Apply a manifest whose other fields are keyword arguments: `job`, `defaults`, `budget`, `output` and so on.
 
         `items` are prompts, or mappings with the fields of `Item`, `TableItems` or `MatrixItems`. They are iterated
-        once, in another thread, and never kept in memory as a whole. Raise `InputError` with all mistakes, each at its
+        once, in another thread, and never kept in memory as a whole. The arguments from `on_change` to `no_catalogue`
+        are those of `enqueue`. Raise `InputError` with all mistakes, each at its
         place, such as `items[3].prompt`, and for one text or one mapping in place of several.
         """
         options = apply_options(on_change, prune=prune, allow_duplicates=allow_duplicates)
@@ -279,7 +285,9 @@ class Queue(Changes):
             if jobs:
                 await run.limit_to(jobs)
             begun.set()
-            return await run.run()
+            result = await run.run()
+            is_stopped = run.engine.control.stop_wanted.is_set()
+            return replace(result, may_end_early=result.may_end_early or is_stopped)
 
     async def join(self) -> RunResult:
         """Wait for the run to finish and return its result; re-raise the error that stopped it."""
@@ -295,7 +303,8 @@ class Queue(Changes):
     async def stop(self) -> RunResult | None:
         """Stop the run once work in progress is recorded; return None if there was none.
 
-        Generations under way continue at the service, and the next run picks them up.
+        Generations under way continue at the service, and the next run picks them up. With work left, the exit status
+        is 5.
         """
         if self._task is None:
             return None
@@ -315,9 +324,19 @@ class Queue(Changes):
         seed: int = 0,
         contact_timeout: float | None = None,
     ) -> RunResult:
-        """Run until the named jobs, or the whole queue, have ended; see `start`. Canceling stops the run.
+        """Run until the named jobs, or the whole queue, have ended, and return the result. Canceling stops the run.
 
-        If the service has not answered within `contact_timeout` seconds, by default 60, the exit status is 4.
+        `until="budget"` stops when today's credits are spent, `Until(at=…)` stops at a time. `max_credits` limits the
+        spending. With work left, the exit status is 5.
+
+        `only` (glob patterns of ids), `sample` (a number of items, drawn by `seed`) and `limit` (the first items)
+        select the items of each job that the run may begin, and the sources that these need. The others stay queued.
+        They are not possible for a queue in a database that several workers share.
+
+        If the service has not answered at all within `contact_timeout` seconds after the first failure, by default 60,
+        the run ends with exit status 4, and nothing is charged; for 0, it waits as long as it takes.
+
+        Raise `QueueInUse` if the queue is already run, and `InputError` for an unknown job or an invalid argument.
         """
         await self.start(
             *jobs,
@@ -379,7 +398,10 @@ class Queue(Changes):
         raise NoDriver(f"{job} has not ended, and no process runs {self.app.queue}; call `start` to continue")
 
     async def wait_item(self, job: str, item: str) -> ItemSummary:
-        """Wait until an item has ended or is held; see `wait_job`."""
+        """Wait until an item has ended or is held, whichever process runs the queue.
+
+        Raise `NoDriver` if no process runs the queue, or the error that stopped the run in this process.
+        """
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 summary = await self.reader.read(lambda reader: reader.items.by_name(job, item))

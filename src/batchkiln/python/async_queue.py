@@ -27,7 +27,7 @@ from batchkiln.manifest.typed_fields import Manifest
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.queue_access import open_access
-from batchkiln.python.words import with_errors_in_python_words
+from batchkiln.python.words import diagnostic_in_python_words, with_python_words
 from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
 from batchkiln.reports.report_writer import WrittenReport
 from batchkiln.store import ApplyOptions, Filter, OnChange, Store
@@ -50,7 +50,7 @@ class _RehearsalStopped(Exception):
     """The caller was canceled, and the rehearsal's thread has ended."""
 
 
-@with_errors_in_python_words
+@with_python_words
 class Queue(api_queue.Queue):
     """An open queue. Jobs and items are identified by name. Times are service time."""
 
@@ -77,7 +77,8 @@ class Queue(api_queue.Queue):
             stdin_name=stdin_name,
             catalogue_of=None if no_catalogue else catalogue_of,
         )
-        return replace(applied, report=replace(applied.report, warnings=(*warnings, *applied.report.warnings)))
+        told = tuple(map(diagnostic_in_python_words, (*warnings, *applied.report.warnings)))
+        return replace(applied, report=replace(applied.report, warnings=told))
 
     async def _catalogue(self, profile: Profile, account: str) -> _CatalogueRead:
         """Return the catalogue of a profile; it is read through `account` unless it was read a short time ago."""

@@ -2,11 +2,11 @@
 """Functions that open a queue, and the modules of all other names that `import batchkiln` offers."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import batchkiln
 from batchkiln.api.app_context import AppContext
@@ -37,9 +37,11 @@ from batchkiln.manifest.typed_fields import (
     TableItems as TableItems,
 )
 from batchkiln.planning.plan import JobPlan as JobPlan, Plan as Plan
+from batchkiln.presentation import python_words
 from batchkiln.presentation.overview import JobView as JobView, Overview as Overview
 from batchkiln.python.async_queue import Queue as Queue
 from batchkiln.python.sync_queue import SyncQueue as SyncQueue
+from batchkiln.python.words import in_python_words
 from batchkiln.rehearsal.simulation import RehearsalResult as RehearsalResult
 from batchkiln.reports.report_writer import WrittenReport as WrittenReport
 from batchkiln.store import (
@@ -61,10 +63,16 @@ from batchkiln.store import (
     ReviewReport as ReviewReport,
     ReviewStep as ReviewStep,
     Skipped as Skipped,
+    hide_passwords,
     parse_location,
 )
 
 AnyConfig = Config | Mapping[str, object] | str | os.PathLike[str] | None
+
+
+_HOW_TO_OPEN: Final = (
+    "write `async with batchkiln.open_queue(…) as queue:`, or, without asyncio, `queue = batchkiln.open_queue_sync(…)`"
+)
 
 
 class OpeningQueue(AbstractAsyncContextManager[Queue]):
@@ -72,26 +80,42 @@ class OpeningQueue(AbstractAsyncContextManager[Queue]):
 
     def __init__(self, app: AppContext) -> None:
         """Use `open_queue` instead."""
+        self._app = app
         self._opened = opened_as(app, Queue)
 
+    def __repr__(self) -> str:
+        """Return that the queue is not open yet, and its place without a password."""
+        return f"<{type(self).__name__} {hide_passwords(str(self._app.queue))}, opened by `async with`>"
+
     async def __aenter__(self) -> Queue:
-        return await self._opened.__aenter__()
+        with in_python_words():
+            return await self._opened.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        return await self._opened.__aexit__(kind, error, trace)
+        with in_python_words():
+            return await self._opened.__aexit__(kind, error, trace)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
             """Raise an `AttributeError` that says how to open the queue."""
-            raise AttributeError(
-                f"no {name} before the queue is open: write `async with batchkiln.open_queue(…) as queue:`, or, "
-                "without asyncio, `queue = batchkiln.open_queue_sync(…)`"
-            )
+            raise AttributeError(f"no {name} before the queue is open: {_HOW_TO_OPEN}")
+
+        def __await__(self) -> Generator[None, None, NoReturn]:
+            """Raise a `TypeError` that says how to open the queue."""
+            raise TypeError(f"`open_queue` is not awaited: {_HOW_TO_OPEN}")
+
+        def __enter__(self) -> NoReturn:
+            """Raise a `TypeError` that says how to open the queue."""
+            raise TypeError(f"`with` does not open this queue: {_HOW_TO_OPEN}")
+
+        def __exit__(self, *_: object) -> None:
+            """Only there so that `with` asks `__enter__`."""
 
 
+@in_python_words()
 def open_queue(
     path: str | os.PathLike[str],
     *,
@@ -108,7 +132,7 @@ def open_queue(
     Raise `InputError` for an invalid configuration or place, and `QueueUnusable` or `QueueBusy` if the queue cannot be
     opened.
     """
-    use_standard_logging()
+    use_standard_logging(python_words.in_python_words)
     location = _location(path)
     if isinstance(location, Path) and not location.absolute().parent.parent.is_dir():  # one new folder is made
         folder = location.absolute().parent.parent

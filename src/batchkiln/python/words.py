@@ -1,4 +1,4 @@
-"""The errors of a Python program in its own words: arguments in place of options, values in place of YAML."""
+"""Errors and reports in the words of a Python program: arguments in place of options, values in place of YAML."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
@@ -7,8 +7,10 @@ from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any, Final, TypeVar
 
-from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.api.changes import FetchReport
+from batchkiln.core.errors import BatchkilnError, Diagnostic, InputError
 from batchkiln.presentation import python_words
+from batchkiln.store import CancelReport, RedoReport, RetryReport, ReviewReport
 
 _YAML: Final = {
     "quote it to make it text": "give a text, such as str(value)",
@@ -21,8 +23,8 @@ _Class = TypeVar("_Class", bound=type)
 _Call = Callable[..., Coroutine[Any, Any, Any]]
 
 
-def with_errors_in_python_words(kind: _Class) -> _Class:
-    """Have all public methods of a class, also inherited ones, raise their errors in Python's words."""
+def with_python_words(kind: _Class) -> _Class:
+    """Have all public methods of a class, also inherited ones, speak of calls in their errors and reports."""
     for name in dir(kind):
         method = getattr(kind, name)
         if not name.startswith("_") and iscoroutinefunction(method):
@@ -36,7 +38,7 @@ def _calling(method: _Call) -> _Call:
     @wraps(method)
     async def call(*args: object, **kwargs: object) -> object:
         with in_python_words():
-            return await method(*args, **kwargs)
+            return _result_in_python_words(await method(*args, **kwargs))
 
     return call
 
@@ -54,17 +56,19 @@ def _iterating(method: Callable[..., AsyncGenerator[Any]]) -> Callable[..., Asyn
 
 @contextmanager
 def in_python_words() -> Iterator[None]:
-    """Name arguments of Python in the remedies of an `InputError`, where they name options of the commands."""
+    """Name calls and arguments of Python in the text of an error, where it names commands and their options."""
     try:
         yield
     except InputError as error:
-        if type(error) is not InputError:
-            raise
-        told = [_in_python_words(mistake) for mistake in error.mistakes]
-        raise InputError(told, omitted=error.omitted, is_partial=error.is_partial) from None
+        error.mistakes = tuple(map(diagnostic_in_python_words, error.mistakes))
+        raise
+    except BatchkilnError as error:
+        error.args = tuple(python_words.in_python_words(each) if isinstance(each, str) else each for each in error.args)
+        raise
 
 
-def _in_python_words(mistake: Diagnostic) -> Diagnostic:
+def diagnostic_in_python_words(mistake: Diagnostic) -> Diagnostic:
+    """Return a mistake, or a warning, with its remedy for a program."""
     remedy = mistake.remedy
     if remedy is not None and mistake.field is not None:
         remedy = _YAML.get(remedy, remedy)
@@ -73,3 +77,11 @@ def _in_python_words(mistake: Diagnostic) -> Diagnostic:
         reason=python_words.in_python_words(mistake.reason),
         remedy=None if remedy is None else python_words.in_python_words(remedy),
     )
+
+
+def _result_in_python_words(result: object) -> object:
+    """Return the result of a method; of items that a report says stay unchanged, the reasons name calls."""
+    if not isinstance(result, CancelReport | FetchReport | RedoReport | RetryReport | ReviewReport):
+        return result
+    skipped = tuple(replace(each, reason=python_words.in_python_words(each.reason)) for each in result.skipped)
+    return replace(result, skipped=skipped)

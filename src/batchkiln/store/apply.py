@@ -134,7 +134,10 @@ class ApplyReport(Shown):
         yield "canceled", self.pruned or None
         yield "paid before", self.paid_before or None
         yield "moved from the profile", self.moved_from
-        yield "warnings", [warning.reason for warning in self.warnings[:_WARNINGS_SHOWN]]
+        yield (
+            "warnings",
+            [" ".join(filter(None, (each.reason, each.remedy))) for each in self.warnings[:_WARNINGS_SHOWN]],
+        )
 
 
 def apply_manifest(

@@ -1,10 +1,12 @@
 """The event log: forward for `run --json` and to find items that have ended, backward for a page of the newest."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.jobs import Jobs
@@ -15,8 +17,8 @@ EXAMINED: Final = 20_000
 """The number of events that one page examines at most. It takes some tens of milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedEvent:
+@dataclass(frozen=True, slots=True, repr=False)
+class LoggedEvent(Shown):
     """One event. `item` and `state` are None for an event of the whole job."""
 
     id: int
@@ -26,6 +28,13 @@ class LoggedEvent:
     kind: str
     state: str | None
     detail: dict[str, Any]
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "event", self.kind
+        yield "at", self.at.strftime("%Y-%m-%d %H:%M:%S %Z")
+        yield "job", self.job
+        yield "item", self.item
+        yield "state", self.state
 
 
 @dataclass(frozen=True, slots=True)

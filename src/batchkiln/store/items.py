@@ -31,8 +31,8 @@ from batchkiln.store.sql import query
 PAGE: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class OutputSummary:
+@dataclass(frozen=True, slots=True, repr=False)
+class OutputSummary(Shown):
     """One complete file under its final name; `sha256` is hex."""
 
     id: int
@@ -43,6 +43,11 @@ class OutputSummary:
     type: str
     media_type: str
     saved_at: datetime
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "file", self.path
+        yield "type", self.media_type
+        yield "bytes", self.size_bytes
 
 
 @dataclass(slots=True, repr=False)  # frozen, it would take three times as long to make, and there may be a million
@@ -155,8 +160,8 @@ class AttemptDetail:
         return self.generation_created_at or self.recorded_at
 
 
-@dataclass(frozen=True, slots=True)
-class EventRecord:
+@dataclass(frozen=True, slots=True, repr=False)
+class EventRecord(Shown):
     """One event. `state` is the item's state after it, None if unchanged."""
 
     id: int
@@ -165,6 +170,11 @@ class EventRecord:
     state: ItemState | None
     attempt_id: int | None
     detail: Mapping[str, Any]
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "event", self.kind
+        yield "at", self.at.strftime("%Y-%m-%d %H:%M:%S %Z")
+        yield "state", self.state
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -5,7 +5,7 @@ Triggers maintain the counters: a job of a million items is read as fast as a jo
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
@@ -15,6 +15,7 @@ from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
 from batchkiln.core.job import AttemptState, Recipe
 from batchkiln.core.polling import retention_ends_at
+from batchkiln.core.shown import Shown
 from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
 from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.core.timestamps import from_milliseconds
@@ -94,8 +95,8 @@ class Blocker:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class JobSummary:
+@dataclass(frozen=True, slots=True, repr=False)
+class JobSummary(Shown):
     """A job's progress.
 
     `items` contains every state, even those without items. `queued_cost` is the cost of the queued items by the known
@@ -129,6 +130,14 @@ class JobSummary:
     to_review: int = 0
     to_choose: int = 0
     filename: str = ""
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "job", self.name
+        yield "profile", self.profile
+        yield "items", [f"{count:,} {state}" for state, count in self.items.items() if count] or 0
+        yield "credits", self.credits.spent
+        yield "reserved", self.credits.reserved or None
+        yield "paused", self.is_paused or None
 
     @property
     def files_dir(self) -> str:

@@ -154,6 +154,8 @@ class RedoReport(Shown):
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "made again", self.redone
         yield from _costs_shown(self.may_cost, self.unquoted)
+        if self.effects != RedoEffects():
+            yield from self.effects._shown()  # noqa: SLF001  the same display
         yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped[:_SKIPPED_SHOWN]]
 
 

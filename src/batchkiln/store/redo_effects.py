@@ -4,10 +4,11 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from batchkiln.core.shown import Shown
 from batchkiln.store.jobs import JobSummary
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
@@ -30,8 +31,8 @@ class Outdated:
     unquoted: int
 
 
-@dataclass(frozen=True, slots=True)
-class RedoEffects:
+@dataclass(frozen=True, slots=True, repr=False)
+class RedoEffects(Shown):
     """What making done items again means for what exists.
 
     `kept` counts the items that a person kept, and `kept_names` has the first of them: each verdict is about the
@@ -41,6 +42,13 @@ class RedoEffects:
     kept: int = 0
     kept_names: tuple[str, ...] = ()
     outdated: Outdated | None = None
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield "verdicts that end", self.kept
+        yield "kept", self.kept_names
+        if self.outdated is not None:
+            yield "items that become stale", self.outdated.count
+            yield "making those again may cost in credits", self.outdated.may_cost
 
 
 def redo_effects(connection: Session, item_ids: Sequence[int]) -> RedoEffects:

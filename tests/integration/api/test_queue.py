@@ -114,6 +114,18 @@ async def test_two_starts_at_once_are_one_drive(tmp_path: Path) -> None:
     assert stopped.exit_status is batchkiln.ExitStatus.OK
 
 
+async def test_a_stop_with_work_left_has_the_status_of_work_left(tmp_path: Path) -> None:
+    """Nothing failed and nobody has to decide, so the status is not that of items that are not done."""
+    async with opened(tmp_path) as queue:
+        await queue.enqueue_items([f"Fox {number}" for number in range(6)], job="foxes", defaults=SMALL)
+        await queue.start("foxes")
+        stopped = await queue.stop()
+
+    assert stopped is not None
+    assert stopped.left > 0
+    assert stopped.exit_status is batchkiln.ExitStatus.STOPPED_WITH_WORK_LEFT
+
+
 @pytest.mark.parametrize("begin", ["start", "run"])
 async def test_a_canceled_start_leaves_nothing_driven(begin: str, tmp_path: Path) -> None:
     """A cancellation while the lock is being taken ends the drive as well, and nobody is taken for its driver."""

@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, cast, get_args
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 import batchkiln
@@ -291,6 +292,30 @@ def test_a_forgotten_async_with_is_told() -> None:
         batchkiln.open_queue("queue.db", config=CONFIG).enqueue  # type: ignore[attr-defined]  # noqa: B018
 
 
+async def test_a_queue_stays_open_from_cell_to_cell(tmp_path: Path) -> None:
+    """The manual's way for a notebook with `await`; the last cell ends a run and closes the queue."""
+    cells = AsyncExitStack()
+    queue = await cells.enter_async_context(
+        batchkiln.open_queue(tmp_path / "queue.db", config=CONFIG, working_dir=tmp_path)
+    )
+    await queue.enqueue(FOXES)
+    await queue.start(forever=True)
+    await cells.aclose()
+
+    assert repr(queue).endswith(", closed>")
+
+
+async def test_another_way_to_open_is_answered_with_the_right_ones() -> None:
+    """`await` and `with` in place of `async with` name both ways, too; so does what a shell shows."""
+    opening = batchkiln.open_queue("queue.db", config=CONFIG)
+
+    with pytest.raises(TypeError, match=r"not awaited: .*async with batchkiln\.open_queue.*open_queue_sync"):
+        await opening  # type: ignore[misc]
+    with pytest.raises(TypeError, match=r"async with batchkiln\.open_queue.*open_queue_sync"), opening:  # type: ignore[attr-defined]
+        pass
+    assert repr(opening) == "<OpeningQueue queue.db, opened by `async with`>"
+
+
 def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -> None:
     """Each result fits on a few lines; a notebook's table escapes what a manifest says."""
     with opened(tmp_path) as queue:
@@ -309,6 +334,12 @@ def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -
             queue.overview(),
             *queue.items("foxes"),
             queue.show("foxes", "item-1"),
+            queue.show("foxes", "item-1").events[0],
+            queue.show("foxes", "item-1").item.outputs[0],
+            queue.status("foxes").summary,
+            queue.preview_redo("foxes", ["item-1"]).effects,
+            queue.fetch("foxes"),
+            next(iter(queue.events(after=0))),
             queue.export("foxes", "dataset"),
             queue.report("foxes"),
         ]
@@ -318,6 +349,16 @@ def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -
     assert all(page.startswith("<table><tr>") for page in pages)
     assert "&lt;b&gt;red" in "".join(pages)
     assert "<b>" not in "".join(pages)
+
+
+def test_a_warning_is_shown_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end says what to do."""
+    with batchkiln.open_queue_sync(tmp_path / "q.db", config=unreachable(monkeypatch), working_dir=tmp_path) as queue:
+        applied = queue.enqueue(FOXES)
+
+    (warning,) = applied.report.warnings
+    assert len(warning.reason) > 200
+    assert f"warnings: {warning.reason}" in repr(applied)
 
 
 def test_a_service_that_never_answers_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,6 +494,9 @@ def test_every_way_without_asyncio_refuses_one_text(tmp_path: Path) -> None:
 
 # --- arguments of the wrong kind ---
 
+COMMAND_LINE: Final = re.compile(r"(?<![\w-])--[a-z]|`batchkiln |\b(the|same) command\b")
+"""What no text for a program contains; tests/unit/presentation/test_python_words.py reads all texts."""
+
 WRONG: Final[dict[str, tuple[Callable[[Any], object], str]]] = {
     "a number as manifest": (lambda queue: queue.enqueue(3), "a manifest is the path of a file, .* not int"),
     "a list as manifest": (lambda queue: queue.plan(["A fox"]), "not list; nothing .* use `enqueue_items`"),
@@ -483,6 +527,16 @@ WRONG: Final[dict[str, tuple[Callable[[Any], object], str]]] = {
         lambda queue: queue.enqueue(FOXES | {"items": [{"id": "new", "prompt": "A red fox"}]}),
         "pass `allow_duplicates=True` to pay for it again",
     ),
+    "an unknown job": (lambda queue: queue.status("owls"), r"run `queue\.overview\(\)` for a list of jobs"),
+    "an unknown item": (lambda queue: queue.retry("foxes", ["x"]), r"run `queue\.items\('foxes'\)` for a list"),
+    "an item that is done": (lambda queue: queue.resolve(queue.show("foxes", "item-1"), "failed"), "only held items"),
+    "no dataset": (lambda queue: queue.export("foxes", "."), "^/.*it contains other files; name a new folder"),
+    "a place of no report": (lambda queue: queue.report("foxes", "queue.db"), "name another file with `to`"),
+    "a format without packages": (
+        lambda queue: queue.export("foxes", "d", format="parquet"),
+        '`format="parquet"` needs packages',
+    ),
+    "links at a URL": (lambda queue: queue.export("foxes", "memory://d", link="hard"), '`link="hard"`'),
     "an unknown model": (
         lambda queue: queue.enqueue(FOXES | {"job": "b", "defaults": {**SMALL, "model": "epsilon2"}}),
         "use `no_catalogue=True`",
@@ -500,13 +554,17 @@ def foxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[batchkiln.SyncQu
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_argument_is_told_in_words_of_the_library(foxes: batchkiln.SyncQueue, wrong: str) -> None:
+def test_a_wrong_argument_is_told_in_words_of_the_library(
+    foxes: batchkiln.SyncQueue, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error is an `InputError` that names the argument, and nothing was done."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if its extra were not installed
     call, told = WRONG[wrong]
 
-    with pytest.raises(batchkiln.InputError, match=told):
+    with pytest.raises(batchkiln.InputError, match=told) as raised:
         call(foxes)
 
+    assert not COMMAND_LINE.search(str(raised.value))
     assert [item.state for item in foxes.items("foxes")] == [ItemState.DONE] * 2
     assert [view.summary.name for view in foxes.overview().jobs] == ["foxes"]
 
@@ -522,3 +580,60 @@ def test_a_queue_in_a_wrong_place_makes_no_folders(tmp_path: Path, place: str | 
     assert list(tmp_path.iterdir()) == []
     batchkiln.open_queue_sync(tmp_path / "new" / "queue.db", config=CONFIG).close()
     assert (tmp_path / "new" / "queue.db").is_file()
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_file_that_is_no_queue_is_told_in_words_of_the_library(tmp_path: Path, *, is_folder: bool) -> None:
+    """The type of the error stays, with its exit status."""
+    place = tmp_path / "other"
+    if is_folder:
+        place.mkdir()
+    else:
+        place.write_text("no queue " * 50)
+
+    with pytest.raises(batchkiln.QueueUnusable, match=r"choose another.* with `open_queue`") as raised:
+        batchkiln.open_queue_sync(place, config=CONFIG)
+
+    assert not COMMAND_LINE.search(str(raised.value))
+
+
+def test_reports_warnings_and_a_missing_key_name_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a method returns, and the error of a run, name no command where there is a call."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(FOXES)
+        queue.run()
+        stale = queue.keep("foxes", {"item-1": 3})
+        other = queue.plan(FOXES | {"job": "other", "items": ["A wolf"]})
+        queue.enqueue(FOXES | {"job": "left", "items": ["A bear"]})
+        planned = queue.plan(FOXES | {"job": "other", "items": ["A wolf"]})
+        again = queue.preview_redo("left", ["item-1"])
+
+    config = unreachable(monkeypatch)
+    monkeypatch.delenv("STUDIO_KEY")
+    with batchkiln.open_queue_sync(tmp_path / "keys.db", config=config, working_dir=tmp_path) as queue:
+        queue.enqueue(FOXES, no_catalogue=True)
+        with pytest.raises(batchkiln.InputError, match="Set it and repeat the call") as raised:
+            queue.start(forever=True)
+
+    assert stale.skipped[0].reason.endswith("`queue.show('foxes', 'item-1')` lists the versions")
+    assert other.warnings == []
+    assert "a run of this job alone does not send them, `queue.run()` may send them first" in planned.warnings[0]
+    texts = [each.reason for report in (stale, again) for each in report.skipped]
+    assert [text for text in (*texts, *planned.warnings, str(raised.value)) if COMMAND_LINE.search(text)] == []
+
+
+def test_a_log_names_calls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Files in the place of a new job's are no error; the log says which queue to use."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(FOXES)
+        queue.run()
+    structlog.reset_defaults()
+    try:
+        with batchkiln.open_queue_sync(tmp_path / "b.db", config=CONFIG, working_dir=tmp_path) as queue:
+            queue.enqueue(FOXES)
+    finally:
+        structlog.reset_defaults()
+
+    (line,) = [record.getMessage() for record in caplog.records if "files_there_already" in record.getMessage()]
+    assert "use that queue with `open_queue`" in line
+    assert not COMMAND_LINE.search(line)

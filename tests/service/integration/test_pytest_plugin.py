@@ -1,7 +1,10 @@
 """The pytest fixture for tests of clients, used as its users do: by the names and examples of the manual."""
 
+import json
 import re
 import tomllib
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -117,6 +120,26 @@ def test_running_service_does_what_an_operator_can() -> None:
         assert service.environ["BATCHKILN_API_KEY"] == "test-key"
         assert service.report().requests == ()
     assert not folder.exists()
+
+
+def test_a_wrong_fault_is_told_as_by_the_operators_port() -> None:
+    """A misspelled kind and field have a sentence each, and no text of a library."""
+    wrong = {"times": None, "tmes": 3}
+    with running_service(tiny_media=True, operator_port=0) as service:
+        with pytest.raises(ValueError, match="did you mean `throttle`") as raised:
+            service.add_fault("throtle", **wrong)  # type: ignore[arg-type]
+        request = urllib.request.Request(
+            f"{service._service.operator_url}/faults",
+            json.dumps({"kind": "throtle", "endpoint": "any", **wrong}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request)
+        told = refused.value.read().decode()
+
+    assert "unknown field `tmes`" in str(raised.value)
+    assert "pydantic" not in str(raised.value)
+    assert str(raised.value) in told
 
 
 def test_methods_of_the_manual_are_those_that_there_are() -> None:
