@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import gc
+import logging
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import structlog
 from xdist.remote import Producer
 from xdist.scheduler import WorkStealingScheduling
 
@@ -52,6 +54,20 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkStealingScheduling | None:
     """Give each worker an equal share; one that is done steals from the end of the longest. `--dist` may differ."""
     return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
+@pytest.fixture(autouse=True)
+def _logging_of_each_test() -> Iterator[None]:
+    """Undo what a test configured of logging: a command called within the test configures it for the process."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    was_configured, config = structlog.is_configured(), structlog.get_config()
+    yield
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+    if was_configured:
+        structlog.configure(**config)
+    else:
+        structlog.reset_defaults()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ from integration.dashboard.sample_queue import AT, fill, scene
 from support.queue_file import QueueFile
 
 PATIENCE_SECONDS = 120  # only what hangs takes so long
+_TURNS_OF_THE_LOOP = 10
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
@@ -78,8 +79,7 @@ def served(queue: QueueFile) -> Iterator[ServedDashboard]:
         async with serving_dashboard(queue.path, config, port=0, clock=lambda: AT) as dashboard:
             started.set_result((dashboard, asyncio.get_running_loop(), stop))
             await stop.wait()
-        _close_late_connections(asyncio.get_running_loop())
-        await asyncio.sleep(0)  # lets their transports close
+        await _close_late_connections(asyncio.get_running_loop())
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
@@ -91,10 +91,15 @@ def served(queue: QueueFile) -> Iterator[ServedDashboard]:
         thread.join(timeout=PATIENCE_SECONDS)
 
 
-def _close_late_connections(loop: Any) -> None:  # noqa: ANN401  the event loop's own table is not public
-    """Close what Chromium opened in the moment in which the server ended, and what nobody else closes."""
-    for transport in list(loop._transports.values()):
-        transport.abort()
+async def _close_late_connections(loop: Any) -> None:  # noqa: ANN401  the event loop's own table is not public
+    """Close what Chromium opened in the moment in which the server ended, and what nobody else closes.
+
+    One that was just accepted is registered a few turns of the loop later, and an aborted one closes a turn later.
+    """
+    for _ in range(_TURNS_OF_THE_LOOP):
+        for transport in list(loop._transports.values()):
+            transport.abort()
+        await asyncio.sleep(0)
 
 
 @contextmanager

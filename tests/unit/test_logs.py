@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -23,15 +23,6 @@ CLOSED_AT_THE_END = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableE
 """For log files, which only the end of a process closes."""
 
 LINK = f"https://media.example.invalid/a.png?signature={KEY}&expires=1"
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    handlers, level = logging.root.handlers[:], logging.root.level
-    yield
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
-    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -628,11 +628,8 @@ def test_a_log_names_calls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
         queue.enqueue(FOXES)
         queue.run()
     structlog.reset_defaults()
-    try:
-        with batchkiln.open_queue_sync(tmp_path / "b.db", config=CONFIG, working_dir=tmp_path) as queue:
-            queue.enqueue(FOXES)
-    finally:
-        structlog.reset_defaults()
+    with batchkiln.open_queue_sync(tmp_path / "b.db", config=CONFIG, working_dir=tmp_path) as queue:
+        queue.enqueue(FOXES)
 
     (line,) = [record.getMessage() for record in caplog.records if "files_there_already" in record.getMessage()]
     assert "use that queue with `open_queue`" in line
