@@ -31,6 +31,7 @@ _REMEDIES: Final = (
     ("found unexpected document indicator", "a quote is not closed"),
     ("did not find expected ',' or", "a bracket is not closed, or a comma is missing"),
     ("alphabetic or numeric", "quote a text that begins with * or &"),
+    ("maximum nesting depth", "no field is nested that deeply"),  # a limit of libyaml, which scans far ahead
     ("unknown escape", "double the backslash, or use single quotes"),
 )
 

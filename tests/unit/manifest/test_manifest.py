@@ -333,9 +333,18 @@ def test_an_exploding_alias_is_refused_quickly(tmp_path: Path) -> None:
 
 def test_nesting_is_bounded(tmp_path: Path) -> None:
     """Brackets without end are an error at the one too many."""
-    found = mistakes(tmp_path, HEADER + "- " + "[" * 5000 + "\n")
+    found = mistakes(tmp_path, HEADER + "- " + "[" * 500 + "\n")
 
     assert "levels deep" in found[0].reason
+    assert found[0].line == 5
+
+
+def test_nesting_that_the_parser_itself_refuses(tmp_path: Path) -> None:
+    """Some versions of libyaml refuse a thousand brackets before they give the first one."""
+    found = mistakes(tmp_path, HEADER + "- " + "[" * 5000 + "\n")
+
+    assert "levels deep" in found[0].reason or "maximum nesting depth" in found[0].reason
+    assert "is nested that deeply" in (found[0].remedy or "")
     assert found[0].line == 5
 
 
