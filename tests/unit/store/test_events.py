@@ -10,6 +10,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store import LoggedEvent, Reader, events, operations
 from batchkiln.store.events import EventPage, Events
+from batchkiln.store.session import transaction
 from support.queue_file import JOB, NOW, QueueFile, spec
 from support.stores import open_session
 
@@ -80,7 +81,8 @@ def test_who_follows_sees_each_event_once_in_the_order_of_recording(tmp_path: Pa
         session = open_session(path)
         for turn in range(changes):
             change = operations.unpause if turn % 2 else operations.pause
-            change(session, f"job-{number}", NOW)
+            with transaction(session):
+                change(session, f"job-{number}", NOW)
         session.close()
 
     seen: list[LoggedEvent] = []
