@@ -92,7 +92,8 @@ class ProgressState:
     expired or are held; `left`, items that a run can still change. `under_way` are the items that were sent and have
     not ended, each with its job. `end_text` says when the last job ends and why that is not known, as far as there is
     anything to say: the first prices of a run are requested at its beginning, so an unknown end has no reason before
-    its first item. `notes` name the figures that are simulated.
+    its first item. A run whose cap pays for less than all items ends there. `notes` name the figures that are
+    simulated.
     """
 
     jobs: tuple[JobView, ...]
@@ -128,6 +129,8 @@ class ProgressState:
 
     def _end_text(self) -> str | None:
         views = [view for view in self.jobs if not view.summary.is_finished]
+        if self.most is not None and self.spent + sum(view.summary.queued_cost for view in views) > self.most:
+            return f"ends when {plural(self.most, 'credit')} are spent"
         end = end_of_all(view.end for view in views)
         reason = next((view.end_reason for view in reversed(views) if view.end_reason is not None), None)
         note = budget_note(views)

@@ -218,6 +218,17 @@ def test_an_end_is_only_told_when_all_jobs_have_one() -> None:
     assert ProgressState((known, unknown), ()).end_text is None
 
 
+@pytest.mark.parametrize(("most", "is_cap"), [(19, True), (20, False), (None, False)])
+def test_a_run_ends_at_a_cap_that_does_not_pay_for_all(most: int | None, *, is_cap: bool) -> None:
+    """The end of all items would be an end that this run never reaches."""
+    known = job_view({ItemState.QUEUED: 3}, ends_at=NOW)
+    capped = replace(known, summary=replace(known.summary, queued_cost=15))
+
+    shown = ProgressState((capped,), (), spent=5, most=most)
+
+    assert shown.end_text == ("ends when 19 credits are spent" if is_cap else f"ends {known.end}")
+
+
 def test_an_unknown_end_has_its_reason_once_the_run_has_begun() -> None:
     """Prices are requested first, so a reason before the first item would be out of date at once."""
     late = NOW + timedelta(minutes=3)
