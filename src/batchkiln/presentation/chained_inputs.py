@@ -18,7 +18,8 @@ _ENDS: Final = {
     ItemState.HELD: "which is held",
 }
 _EFFECTS_SHOWN: Final = 5
-_RETRIED: Final = frozenset({*NOT_DELIVERED, ItemState.CANCELED})
+_RETRIED: Final = frozenset({*NOT_DELIVERED, ItemState.CANCELED}) - {ItemState.REJECTED}
+"""A retry of a rejected item alone cannot help: the same request is rejected again."""
 
 
 def source_name(source: "ItemSource", job: str) -> str:
@@ -41,16 +42,23 @@ def waits_text(sources: "Sequence[ItemSource]", job: str) -> str:
 
 def _end(source: "ItemSource") -> str:
     """Return the reason why a source makes no more outputs; an empty text if its output is still to come."""
+    if source.lacking is not None:
+        return _lacking(*source.lacking)
     if source.state is ItemState.DONE:
         return f"which has no output {source.output} to be made from" if source.output > 1 else "which is not kept"
     return "" if source.state is None else _ENDS.get(source.state, "")
+
+
+def _lacking(item: str, state: ItemState) -> str:
+    return f"of which too few can be kept: {sanitize(item)} {_ENDS[state].removeprefix('which ')}"
 
 
 def waits_remedy(sources: "Sequence[ItemSource]") -> str | None:
     """Return the next step for an item that waits, with commands in backquotes; None if it does not wait."""
     opened = [source for source in sources if source.is_open]
     for source in opened:
-        command = _remedy(source.job, source.item, source.state)
+        item, state = source.lacking or (source.item, source.state)
+        command = _remedy(source.job, item, state)
         if command is not None:
             return command
     if not opened:
@@ -64,6 +72,8 @@ def _remedy(job: str, item: str, state: ItemState | None) -> str | None:
         return f"`batchkiln retry {arguments}` makes its input again, and it continues"
     if state is ItemState.HELD:
         return f"`batchkiln show {arguments}` explains how to resolve its input"
+    if state is ItemState.REJECTED:
+        return f"`batchkiln show {arguments}` explains what to change so that its input is made"
     if state is None or state is ItemState.DONE:
         return f"`batchkiln review {command_arguments(job)}` chooses what it is made from"
     return None
@@ -175,14 +185,17 @@ def _spent_text(credits_spent: int) -> str:
 
 def blocker_text(blocker: "Blocker", job: str) -> str:
     """Return the number of items that wait for an ended item, as in "12 wait for owl-still, which failed"."""
-    name = sanitize(blocker.item if blocker.job == job else f"{blocker.job}/{blocker.item}")
-    verb = "waits" if blocker.count == 1 else "wait"
-    return f"{blocker.count:,} {verb} for {name}, {_ENDS[blocker.state]}"
+    awaited = blocker.group or blocker.item
+    name = sanitize(awaited if blocker.job == job else f"{blocker.job}/{awaited}")
+    waits = f"{blocker.count:,} {'waits' if blocker.count == 1 else 'wait'} for"
+    if blocker.group is not None:
+        return f"{waits} a choice of {name}, {_lacking(blocker.item, blocker.state)}"
+    return f"{waits} {name}, {_ENDS[blocker.state]}"
 
 
 def blocker_command(blocker: "Blocker") -> str:
     """Return the command by which the items that wait for one item can continue."""
-    verb = "show" if blocker.state is ItemState.HELD else "retry"
+    verb = "retry" if blocker.state in _RETRIED else "show"
     return f"batchkiln {verb} {command_arguments(blocker.job, blocker.item)}"
 
 

@@ -63,10 +63,11 @@ class JobProblemDocument(TypedDict):
 
 
 class BlockerDocument(TypedDict):
-    """An item that others wait for."""
+    """An item that others wait for, or the first without a result of a group that they wait for a choice of."""
 
     job: str
     item: str
+    group: str | None
     state: ItemState
     items: int
 
@@ -161,7 +162,7 @@ def job_document(view: JobView) -> JobDocument:
             "items": summary.waiting,
             "stuck": summary.stuck,
             "for": [
-                {"job": each.job, "item": each.item, "state": each.state, "items": each.count}
+                {"job": each.job, "item": each.item, "group": each.group, "state": each.state, "items": each.count}
                 for each in summary.blockers
             ],
         },

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from batchkiln.core.job import Verdict
@@ -20,7 +20,8 @@ class ItemSource:
     version was made from, or that a queued item is to be made from; `made_from` is the item that made it, in its
     `version`. All are None while it is open. `is_stale` is true if the item was sent with it, and its source now has
     another current file: `is_other_chosen` if that is of another variant, or of what the manifest names instead.
-    `is_withdrawn` is true if the item was sent with it, and its source offers no file now.
+    `is_withdrawn` is true if the item was sent with it, and its source offers no file now. `lacking` is the first item of
+    an open group that ended without a result, with its state, if too few others can still be kept.
     """
 
     place: int
@@ -36,6 +37,7 @@ class ItemSource:
     version: int | None = None
     is_other_chosen: bool = False
     is_withdrawn: bool = False
+    lacking: tuple[str, ItemState] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -46,9 +48,19 @@ class ItemSource:
 def sources_of(connection: Session, item_ids: Sequence[int]) -> dict[int, tuple[ItemSource, ...]]:
     """Return the sources of the items that have any, in the order of their inputs."""
     found: dict[int, list[ItemSource]] = {}
-    for row in connection.execute(query("item_sources"), {"ids": json.dumps(list(item_ids))}):
-        found.setdefault(row["item_id"], []).append(_source(row))
+    rows = connection.execute(query("item_sources"), {"ids": json.dumps(list(item_ids))}).fetchall()
+    lacking = blocked_groups(connection, {row["group_id"] for row in rows if row["sha256"] is None} - {None})
+    for row in rows:
+        found.setdefault(row["item_id"], []).append(_source(row, lacking))
     return {item_id: tuple(sources) for item_id, sources in found.items()}
+
+
+def blocked_groups(connection: Session, group_ids: Collection[int]) -> dict[int, tuple[str, ItemState]]:
+    """Return, of those groups of which too few items can still be kept, the first item that ended without a result."""
+    if not group_ids:
+        return {}
+    rows = connection.execute(query("blocked_groups"), {"ids": json.dumps(sorted(group_ids))})
+    return {row["id"]: (row["item"], ItemState(row["state"])) for row in rows}
 
 
 def waiting_for(connection: Session, item_ids: Sequence[int]) -> int:
@@ -71,7 +83,7 @@ def stale_counts(connection: Session) -> Counter[str]:
     return Counter(row["job"] for row in connection.execute(query("stale")) if row["state"] == ItemState.DONE)
 
 
-def _source(row: Row) -> ItemSource:
+def _source(row: Row, lacking: Mapping[int, tuple[str, ItemState]]) -> ItemSource:
     was_sent = row["own_state"] not in {ItemState.QUEUED, ItemState.CANCELED}
     offered, sha256 = row["offered"], row["sha256"]
     is_stale = was_sent and None not in {offered, sha256} and offered != sha256
@@ -92,4 +104,5 @@ def _source(row: Row) -> ItemSource:
         version=row["made_from_number"],
         is_other_chosen=is_stale and is_other,
         is_withdrawn=was_sent and offered is None and sha256 is not None,
+        lacking=lacking.get(row["group_id"]) if sha256 is None else None,
     )

@@ -1,6 +1,6 @@
 -- name: item_sources -- what items are made from, with what each source offers now
 SELECT s.item_id, s.place, s.output, s.rank, s.made_by, s.sha256, i.state AS own_state,
-    coalesce(source.name, g.name) AS name, coalesce(source_job.name, group_job.name) AS job,
+    coalesce(source.name, g.name) AS name, g.id AS group_id, coalesce(source_job.name, group_job.name) AS job,
     source.state AS source_state, source.version_id, source.verdict,
     maker.name AS made_from, maker.id = s.source_id AS is_of_source, made.version AS made_from_number, maker.version_id AS made_from_version, maker.verdict AS made_from_verdict,
     coalesce(offered.sha256, (
@@ -23,6 +23,18 @@ LEFT JOIN output AS offered ON offered.attempt_id = source.version_id AND offere
     AND source.state = 'done' AND coalesce(source.verdict, 'kept') = 'kept'
     AND (source.needs_review = 0 OR source.verdict = 'kept')
 ORDER BY s.item_id, s.place;
+
+-- name: blocked_groups -- those of which too few items can still be kept, with the first item that ended without a result
+SELECT g.id, member.name AS item, member.state
+FROM json_each(:ids) AS e
+JOIN variant_group AS g ON g.id = e.value
+JOIN item AS member ON member.id = (
+    SELECT min(ended.id) FROM item AS ended
+    WHERE ended.group_id = g.id AND ended.state IN ('failed', 'rejected', 'expired', 'canceled', 'held'))
+WHERE g.choose > (
+    SELECT count(*) FROM item AS other
+    WHERE other.group_id = g.id AND coalesce(other.verdict, 'kept') = 'kept'
+        AND other.state NOT IN ('failed', 'rejected', 'expired', 'canceled', 'held'));
 
 -- name: waiting_for -- how many queued items wait for what these items make, and for nothing that is there already
 SELECT count(DISTINCT s.item_id) FROM json_each(:ids) AS e

@@ -20,7 +20,7 @@ from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
 from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
-from batchkiln.store.item_sources import stale_counts
+from batchkiln.store.item_sources import blocked_groups, stale_counts
 from batchkiln.store.row_types import instant, recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.shared_paths import local_path_of
@@ -87,12 +87,17 @@ class ProblemGroup:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An item that ended without a result, and the number of queued items that wait for its file."""
+    """An item that ended without a result, and the number of queued items that wait for its file.
+
+    If they wait for a chosen one of `group`, it is the first of the group's items without a result, and too few others
+    can still be kept.
+    """
 
     job: str
     item: str
     state: ItemState
     count: int
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -289,7 +294,15 @@ class Jobs:
 
     def _blockers(self, job_id: int) -> tuple[Blocker, ...]:
         rows = self._connection.execute(query("job_blockers"), {"job_id": job_id, "limit": BLOCKERS_SHOWN})
-        return tuple(Blocker(row["job"], row["item"], ItemState(row["state"]), row["n"]) for row in rows)
+        items = [Blocker(row["job"], row["item"], ItemState(row["state"]), row["n"]) for row in rows]
+        awaited = self._connection.execute(query("groups_waited_for"), {"job_id": job_id}).fetchall()
+        lacking = blocked_groups(self._connection, [row["id"] for row in awaited])
+        groups = [
+            Blocker(row["job"], *lacking[row["id"]], count=row["n"], group=row["name"])
+            for row in awaited
+            if row["id"] in lacking
+        ]
+        return tuple(sorted(items + groups, key=lambda each: -each.count)[:BLOCKERS_SHOWN])
 
     def work(self, scope: "Scope") -> Work:
         """Return the work in a scope. Items under way count even if their job is not in the scope."""

@@ -105,6 +105,16 @@ WHERE source.is_source = 1 AND source.state IN ('failed', 'rejected', 'expired',
 GROUP BY source.id, source.name, job.name, source.state
 ORDER BY n DESC, source.id LIMIT :limit;
 
+-- name: groups_waited_for  (groups to choose from, and how many of the job's items wait for each)
+SELECT g.id, g.name, job.name AS job, count(DISTINCT waiting.id) AS n
+FROM item AS waiting
+JOIN item_source ON item_source.item_id = waiting.id AND item_source.made_by IS NULL
+JOIN variant_group AS g ON g.id = item_source.group_id
+JOIN job ON job.id = g.job_id
+WHERE waiting.job_id = :job_id AND waiting.state = 'queued' AND waiting.open_inputs > 0
+GROUP BY g.id, g.name, job.name
+ORDER BY n DESC, g.id;
+
 -- name: job_stuck  (waiting items that only a person brings on: a source ended badly, is paused, or is not chosen)
 WITH RECURSIVE above (id) AS (
     SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND open_inputs > 0

@@ -139,7 +139,7 @@ def test_clip_waits_for_a_still_that_was_canceled_until_it_is_retried(workspace:
     assert status["waiting"] == {
         "items": 1,
         "stuck": 1,
-        "for": [{"job": "owls", "item": "owl-still", "state": "canceled", "items": 1}],
+        "for": [{"job": "owls", "item": "owl-still", "group": None, "state": "canceled", "items": 1}],
     }
     shown = workspace.call("show", "owls", "owl-clip").out
     assert "it waits for owl-still, which was canceled" in shown

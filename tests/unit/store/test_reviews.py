@@ -7,12 +7,20 @@ import pytest
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup, Verdict
-from batchkiln.core.states import Event
-from batchkiln.presentation.chained_inputs import awaiting_line, effect_lines, stale_text
+from batchkiln.core.states import Event, ItemState
+from batchkiln.presentation.chained_inputs import (
+    awaiting_line,
+    blocker_command,
+    blocker_text,
+    effect_lines,
+    stale_text,
+    waits_remedy,
+    waits_text,
+)
 from batchkiln.store import reviews
-from batchkiln.store.item_sources import stale_items
+from batchkiln.store.item_sources import ItemSource, sources_of, stale_items
 from batchkiln.store.items import Filter, Items
-from batchkiln.store.jobs import Jobs
+from batchkiln.store.jobs import Blocker, Jobs
 from batchkiln.store.reviews import Decided, Release, ReviewReport, Reviews, ReviewStep, review
 from batchkiln.store.session import transaction
 from batchkiln.store.versions import choose_version
@@ -54,6 +62,11 @@ def link(
     queue.connection.execute(
         "UPDATE item SET is_source = 1 WHERE id = ? OR group_id = ?", (source_id or 0, group_id or 0)
     )
+
+
+def sources(queue: QueueFile, name: str) -> tuple[ItemSource, ...]:
+    item_id = queue.item(name)["id"]
+    return sources_of(queue.connection, [item_id])[item_id]
 
 
 def reasons(error: pytest.ExceptionInfo[InputError]) -> list[str]:
@@ -526,3 +539,29 @@ def test_group_that_is_made_from_itself_is_a_circle(queue: QueueFile) -> None:
         queue.apply([between, *items])
 
     assert "made from each other in a circle" in reasons(error)[0]
+
+
+def test_group_of_which_too_few_can_be_kept_is_named_with_its_first_failure(queue: QueueFile) -> None:
+    """A review cannot help then, and only that item's own remedy does."""
+    queue.apply([*variants("owl", 3, 2), spec("clip")])
+    link(queue, "clip", group="owl")
+    finish_all(queue, "owl-1")
+    queue.fail("owl-2")
+    assert Jobs(queue.connection).summary("birds").blockers == ()
+    assert "review" in str(waits_remedy(sources(queue, "clip")))
+
+    queue.fail("owl-3")
+
+    (blocker,) = Jobs(queue.connection).summary("birds").blockers
+    assert blocker_text(blocker, "birds") == "1 waits for a choice of owl, of which too few can be kept: owl-2 failed"
+    assert blocker_command(blocker) == "batchkiln retry birds owl-2"
+    assert waits_text(sources(queue, "clip"), "birds").endswith("of owl, of which too few can be kept: owl-2 failed")
+    assert str(waits_remedy(sources(queue, "clip"))).startswith("`batchkiln retry birds owl-2`")
+
+
+def test_rejected_source_is_not_to_be_retried() -> None:
+    """The same request would be rejected again."""
+    blocker = Blocker("birds", "owl", ItemState.REJECTED, 2)
+
+    assert blocker_text(blocker, "birds") == "2 wait for owl, which was rejected"
+    assert blocker_command(blocker) == "batchkiln show birds owl"
