@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -20,7 +19,6 @@ from integration.dashboard.sample_queue import AT, fill, scene
 from support.queue_file import QueueFile
 
 PATIENCE_SECONDS = 120  # only what hangs takes so long
-_TURNS_OF_THE_LOOP = 10
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
@@ -79,7 +77,6 @@ def served(queue: QueueFile) -> Iterator[ServedDashboard]:
         async with serving_dashboard(queue.path, config, port=0, clock=lambda: AT) as dashboard:
             started.set_result((dashboard, asyncio.get_running_loop(), stop))
             await stop.wait()
-        await _close_late_connections(asyncio.get_running_loop())
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
@@ -89,17 +86,6 @@ def served(queue: QueueFile) -> Iterator[ServedDashboard]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(timeout=PATIENCE_SECONDS)
-
-
-async def _close_late_connections(loop: Any) -> None:  # noqa: ANN401  the event loop's own table is not public
-    """Close what Chromium opened in the moment in which the server ended, and what nobody else closes.
-
-    One that was just accepted is registered a few turns of the loop later, and an aborted one closes a turn later.
-    """
-    for _ in range(_TURNS_OF_THE_LOOP):
-        for transport in list(loop._transports.values()):
-            transport.abort()
-        await asyncio.sleep(0)
 
 
 @contextmanager

@@ -18,13 +18,14 @@ def connections_max() -> int:
 
 
 class BoundedSite(web.BaseSite):
-    """A listening address. Connections beyond the maximum are closed at once."""
+    """A listening address. Connections beyond the maximum are closed at once, and those that come during the stop."""
 
     def __init__(self, runner: web.BaseRunner, host: str, port: int) -> None:
         """Listen at this address once it is started."""
         super().__init__(runner)
         self._host = host
         self._port = port
+        self._is_stopping = False
 
     @property
     def name(self) -> str:
@@ -37,10 +38,24 @@ class BoundedSite(web.BaseSite):
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._protocol, self._host, self._port)
 
+    async def stop(self) -> None:
+        """Stop to listen, and close each connection that was accepted at the same time.
+
+        For one turn of the event loop nothing more is accepted, because asyncio of Python 3.11 leaves a connection open
+        whose transport is made after the server was closed.
+        """
+        self._is_stopping = True
+        if isinstance(self._server, asyncio.Server):
+            for listener in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listener)
+            await asyncio.sleep(0)  # noqa: TID251  a turn, no time
+        await super().stop()
+
     def _protocol(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None, "a site starts after its runner"
-        return server() if len(server.connections) < connections_max() else _Refused()
+        is_refused = self._is_stopping or len(server.connections) >= connections_max()
+        return _Refused() if is_refused else server()
 
 
 class _Refused(asyncio.Protocol):

@@ -20,8 +20,8 @@ class ItemSource:
     version was made from, or that a queued item is to be made from; `made_from` is the item that made it, in its
     `version`. All are None while it is open. `is_stale` is true if the item was sent with it, and its source now has
     another current file: `is_other_chosen` if that is of another variant, or of what the manifest names instead.
-    `is_withdrawn` is true if the item was sent with it, and its source offers no file now. `lacking` is the first item of
-    an open group that ended without a result, with its state, if too few others can still be kept.
+    `is_withdrawn` is true if the item was sent with it, and its source offers no file now. `lacking` is the first item
+    of an open group that ended without a result, with its state, if too few others can still be kept.
     """
 
     place: int

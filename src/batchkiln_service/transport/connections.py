@@ -39,13 +39,14 @@ class Timeouts:
 
 @dataclass(slots=True)
 class ConnectionLimiter:
-    """Limits the number of connections, and creates their protocols."""
+    """Limits the number of connections, and creates their protocols. None are accepted any more once `is_stopping`."""
 
     timeouts: Timeouts
     max_connections: int
     now_ms: Callable[[], int]
     access_log: logging.Logger
     access_log_class: type[AbstractAccessLogger]
+    is_stopping: bool = False
     _inside: set["Connection"] = field(default_factory=set)
 
     def enter(self, connection: "Connection") -> bool:
@@ -96,9 +97,12 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection and wait for a head, or refuse it."""
+        assert isinstance(transport, asyncio.Transport)
+        if self._limiter.is_stopping:  # it came while the listening socket was closed, and nobody else closes it
+            transport.abort()
+            return
         self._is_inside = self._limiter.enter(self)
         if not self._is_inside:
-            assert isinstance(transport, asyncio.Transport)
             reply = self._raw("503 Service Unavailable", "too_many_connections", "the service has too many connections")
             transport.write(reply)
             transport.close()

@@ -75,10 +75,23 @@ async def listen(
         access_log_class=AccessLog,
     )
     server = await _bound(config, limiter.protocols(runner.server))
-    stack.callback(server.close)
+    stack.push_async_callback(_stop_listening, server, limiter)
     port = _ports_of(server)[0]
     (config.state_dir / PORT_FILE_NAME).write_text(f"{port}\n", encoding="ascii")
     return port
+
+
+async def _stop_listening(server: asyncio.Server, limiter: ConnectionLimiter) -> None:
+    """Close the listening sockets, and each connection that was accepted at the same time.
+
+    For one turn of the event loop they accept nothing more, because asyncio of Python 3.11 leaves a connection open
+    whose transport is made after the server was closed.
+    """
+    limiter.is_stopping = True
+    for listener in server.sockets:
+        asyncio.get_running_loop().remove_reader(listener)
+    await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+    server.close()
 
 
 def stop_on_signals() -> asyncio.Event:

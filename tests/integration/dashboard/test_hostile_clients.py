@@ -1,6 +1,7 @@
 """Clients that send nonsense, stop in the middle, or take more than their share: the server goes on for the others."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator
 from itertools import combinations
@@ -18,6 +19,7 @@ from batchkiln.dashboard.http_api import event_stream
 from integration.dashboard.interface import ALL, TOKENS, Client, serving, token
 from integration.dashboard.sample_queue import Browser
 from support.queue_file import QueueFile
+from support.sockets import end_of
 
 FORM = "application/x-www-form-urlencoded"
 PLACES = {"job": "birds", "item": "picture", "number": "1"}
@@ -218,3 +220,16 @@ async def test_slow_object_store_takes_few_threads(
     assert other.status == 200
     assert waiting == AT_ONCE
     assert [answer.status for answer in answers] == [200] * 6
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_connection_that_comes_during_the_stop_is_closed(queue: QueueFile, turns: int) -> None:
+    """Whichever turn of the event loop it comes in: nobody else would close it. A browser opens some for later use."""
+    async with serving(queue.path) as client:
+        line = socket.create_connection(("127.0.0.1", port_of(client)), PATIENCE_SECONDS)
+        await client.session.close()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    with line:
+        assert await asyncio.to_thread(end_of, line) in {"closed", "reset"}

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 import batchkiln
 from batchkiln_service import LocalService, ServiceConfig
+from support.sockets import end_of
 
 from .raw import connect, until
 from .service_world import World
@@ -115,6 +117,21 @@ async def test_idle_connection_does_not_hold_the_stop_up(world: World) -> None:
 
     await line.close()
     assert asyncio.get_running_loop().time() - began < 1.5  # less than what a request under way is given
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_connection_that_comes_during_the_stop_is_closed(tmp_path: Path, turns: int) -> None:
+    """Whichever turn of the event loop it comes in: nobody else would close it. A browser opens some for later use."""
+    service = LocalService(ServiceConfig(state_dir=tmp_path))
+    await service.__aenter__()
+    port = int((tmp_path / "port").read_text())
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as line:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+        await service.__aexit__(None, None, None)
+
+        assert await asyncio.to_thread(end_of, line) in {"closed", "reset"}
 
 
 async def test_drawing_continues_after_a_restart(world: World) -> None:
