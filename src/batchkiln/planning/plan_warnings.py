@@ -79,7 +79,8 @@ def _job_warnings(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             "refused",
             name,
             f"{_items(refused.count)} of {refused.model} would be rejected, because the service refuses to price "
-            f"{refused.item}: {refused.error.code}: {refused.error.message}{_names(refused.count, job.named(refused))}",
+            f"{refused.item} ({refused.error.code}: {refused.error.message})"
+            f"{_names(refused.count, job.named(refused))}",
         )
     yield from _retention_warnings(job)
     yield from _profile_warnings(job)

@@ -153,48 +153,50 @@ def _variant(parameters: Json, mode: Mode, model: Model) -> Variant:
 
 def _refusal(error: ErrorDetails, variant: Variant, model: Model) -> ApiError:
     """Return the ApiError for an invalid generation request. The message names the options that the model allows."""
-    steps = list(error["loc"])
+    steps, condition = list(error["loc"]), ""
     if len(steps) > 1 and steps[0] == "parameters" and steps[1] in model.resolutions:
-        del steps[1]  # pydantic's tag of the chosen set of aspect ratios
+        condition = f" with the resolution {steps.pop(1)}"  # pydantic's tag of the chosen set of aspect ratios
     if error["type"].startswith("union_tag"):
         steps.append("resolution")
     place = place_of(steps)
     return (
-        _unsupported(error, place, variant, model)
+        _unsupported(error, place, condition, variant, model)
         or _wrong_prompt(error, place, model)
         or general_refusal(error, place, fields=_fields_around(steps), allowed=_choices(variant, model))
     )
 
 
-def _unsupported(error: ErrorDetails, place: str, variant: Variant, model: Model) -> ApiError | None:
+def _unsupported(error: ErrorDetails, place: str, condition: str, variant: Variant, model: Model) -> ApiError | None:
     """Return the error if the field is well formed but not supported by the model. Service rules 2.2.2 and 2.2.3."""
     kind, context = error["type"], error.get("ctx", {})
     if kind in {"missing", "too_long", "too_short"} and place == "inputs":
         return _wrong_count(int(context.get("actual_length", 0)), variant, model)
     around, _, name = place.rpartition(".")
     if around == "parameters" and name in PARAMETERS:
-        return _unsupported_parameter(error, name, variant, model)
+        return _unsupported_parameter(error, name, condition, variant, model)
     return None
 
 
-def _unsupported_parameter(error: ErrorDetails, name: str, variant: Variant, model: Model) -> ApiError | None:
+def _unsupported_parameter(
+    error: ErrorDetails, name: str, condition: str, variant: Variant, model: Model
+) -> ApiError | None:
     kind, context, place = error["type"], error.get("ctx", {}), f"parameters.{name}"
     if name == "image_mode" and model.image_modes and variant.images != NO_IMAGES:
-        return _wrong_choice(place, error["input"], listed(model.image_modes), model)
+        return _wrong_choice(place, error["input"], listed(model.image_modes), model.id)
     if kind == "extra_forbidden":
         return unsupported(f"{place} is not supported by {model.id}, mode {variant.mode}")
     if kind == "union_tag_invalid":
-        return _wrong_choice(place, error["input"]["resolution"], listed(model.resolutions), model)
+        return _wrong_choice(place, error["input"]["resolution"], listed(model.resolutions), model.id)
     if kind == "literal_error":
-        return _wrong_choice(place, error["input"], choices_of(context), model)
+        return _wrong_choice(place, error["input"], choices_of(context), f"{model.id}{condition}")
     return None
 
 
-def _wrong_choice(place: str, given: Json, allowed: str, model: Model) -> ApiError:
+def _wrong_choice(place: str, given: Json, allowed: str, by: str) -> ApiError:
     is_number = place == "parameters.duration_seconds"
     if not isinstance(given, int if is_number else str) or isinstance(given, bool):
-        return invalid(f"{place} must be {'an integer' if is_number else 'text'}; {model.id} allows: {allowed}")
-    return unsupported(f"{place} {excerpt(given)} is not supported by {model.id} here; allowed: {allowed}")
+        return invalid(f"{place} must be {'an integer' if is_number else 'text'}; {by} allows: {allowed}")
+    return unsupported(f"{place} {excerpt(given)} is not supported by {by}; allowed: {allowed}")
 
 
 def _wrong_count(given: int, variant: Variant, model: Model) -> ApiError:

@@ -98,7 +98,10 @@ def test_required_field_is_asked_for(field: str) -> None:
         ({**IMAGE, "model": "epsilon2"}, "is not offered here; did you mean `epsilon-2`? allowed: "),
         ({**IMAGE, "mode": "text-to-video"}, "text-to-image, image-to-image"),
         (with_parameters(IMAGE, resolution="720p"), "512x512"),
-        (with_parameters(IMAGE, aspect_ratio="16:9"), "allowed: 1:1"),
+        (
+            with_parameters(IMAGE, aspect_ratio="16:9"),
+            "not supported by epsilon-2 with the resolution 1024x1024; allowed: 1:1",
+        ),
         (with_parameters(IMAGE, duration_seconds=5), "duration_seconds"),
         (with_parameters(IMAGE, generate_audio=False), "generate_audio"),
         (with_parameters(IMAGE, google_search=True), "google_search"),
