@@ -35,8 +35,7 @@ from simulated import Forecasts, play
 
 from batchkiln.core.durations import Durations
 from batchkiln.core.forecast import ItemClass, JobLoad, forecast
-from batchkiln.core.polling import Observation
-from batchkiln.core.queue_types import Kind
+from batchkiln.core.polling import Kind, Observation
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 from batchkiln.worker.poll_timing import DurationModels
 from simulation.plan import Plan

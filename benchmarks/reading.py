@@ -24,8 +24,7 @@ from typing import Final
 from bounds import POLL_SECONDS, Detection, best_detection
 from figure import Figure, at_most
 
-from batchkiln.core.polling import Observation
-from batchkiln.core.queue_types import Kind
+from batchkiln.core.polling import Kind, Observation
 from batchkiln.worker.poll_timing import DurationModels
 
 GOAL_OF_CLOCK: Final = 1.01

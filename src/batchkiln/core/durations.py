@@ -6,11 +6,10 @@ mean of few observations is wrong by the same amount for every item, which does 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, hypot, log, sqrt
-from statistics import NormalDist, median
+from math import erfc, exp, hypot, log, pi, sqrt
 from typing import Final
 
-from batchkiln.core.queue_types import Kind
+from batchkiln.core.polling import Kind
 
 _GUESSED_SPREAD: Final = 0.3  # standard deviation of a duration, as a share of the mean, before any was seen
 _GUESS_ERROR: Final = 0.8  # of the guessed mean, likewise
@@ -25,7 +24,6 @@ _LEAST_CHANGE: Final = 0.02  # as a share of the mean
 _FEWEST_FOR_A_MEDIAN: Final = 5  # observations
 _LONGEST: Final = 10  # medians: a longer duration includes time when nobody looked
 _LEAST_UNWATCHED: Final = 60.0  # seconds: of a local service that answers at once, ten medians are nothing
-_NORMAL: Final = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Expected:
         if not whole:
             return Expected(max(0.0, self.seconds - age))
         passed = min((age - self.seconds) / whole, _MOST_OVERDUE)
-        hazard = _NORMAL.pdf(passed) / _NORMAL.cdf(-passed)
+        hazard = sqrt(2 / pi) * exp(-(passed**2) / 2) / erfc(passed / sqrt(2))
         factor = sqrt(1 + passed * hazard - hazard**2)
         seconds = min(self.seconds, whole * (hazard - passed))
         return Expected(seconds, self.deviation * factor, self.error * factor)
@@ -143,7 +141,8 @@ def _watched(seen: Sequence[float]) -> Sequence[float]:
     """
     if len(seen) < _FEWEST_FOR_A_MEDIAN:
         return seen
-    longest = max(_LONGEST * median(seen[-2 * _SHORTEST_LOOK :]), _LEAST_UNWATCHED)
+    newest = sorted(seen[-2 * _SHORTEST_LOOK :])
+    longest = max(_LONGEST * newest[len(newest) // 2], _LEAST_UNWATCHED)
     return [each for each in seen if each <= longest]
 
 

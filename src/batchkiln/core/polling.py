@@ -74,6 +74,33 @@ _RENEWAL: Final = 0.03  # share of the trust that returns to the first with each
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """The properties that decide how long a generation takes: model, mode, parameters and number of images, as text.
+
+    `model` and `output_seconds` tell which other kinds are similar; a clip's `output_seconds` is its length, if known.
+    """
+
+    price_key: str
+    is_video: bool
+    model: str = ""
+    output_seconds: float | None = None
+
+    @property
+    def of_model(self) -> tuple[str, bool]:
+        """The model, and whether it makes videos; similar kinds have both in common."""
+        return self.model, self.is_video
+
+    def relative_length(self, other: "Kind") -> float | None:
+        """Return the probable duration of this kind divided by that of another one; None if they are not similar.
+
+        The duration of a clip is in proportion to its length.
+        """
+        if self.of_model != other.of_model:
+            return None
+        return self.output_seconds / other.output_seconds if self.output_seconds and other.output_seconds else 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """The duration of one successful generation, as an interval in service seconds after its create was answered.
 

@@ -9,6 +9,7 @@ from batchkiln.core.calls import Misunderstood, Outage
 from batchkiln.core.filenames import VERSIONS, render, with_extension
 from batchkiln.core.job import Attempt, InputFile, Order, SavedOutput, Sidecar
 from batchkiln.core.origin import Origin
+from batchkiln.core.polling import Kind
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
 
 
@@ -56,33 +57,6 @@ class QueueView:
     is_unwanted: bool = False  # a paused or canceled job, a cap or a budget would now prevent the unresolved attempt
     is_slot_held: bool = False  # the unresolved attempt's item is held until its API key is back
     has_lost: bool = False  # a restored copy of the queue lost an attempt of the account; its item is queued
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The properties that decide how long a generation takes: model, mode, parameters and number of images, as text.
-
-    `model` and `output_seconds` tell which other kinds are similar; a clip's `output_seconds` is its length, if known.
-    """
-
-    price_key: str
-    is_video: bool
-    model: str = ""
-    output_seconds: float | None = None
-
-    @property
-    def of_model(self) -> tuple[str, bool]:
-        """The model, and whether it makes videos; similar kinds have both in common."""
-        return self.model, self.is_video
-
-    def relative_length(self, other: "Kind") -> float | None:
-        """Return the probable duration of this kind divided by that of another one; None if they are not similar.
-
-        The duration of a clip is in proportion to its length.
-        """
-        if self.of_model != other.of_model:
-            return None
-        return self.output_seconds / other.output_seconds if self.output_seconds and other.output_seconds else 1.0
 
 
 @dataclass(frozen=True, slots=True)

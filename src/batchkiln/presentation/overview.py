@@ -20,11 +20,12 @@ from batchkiln.presentation.ends import End, JobEnd
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import format_minute, format_service_age, plural, sanitize, service_note
 from batchkiln.presentation.python_words import in_python_words
-from batchkiln.store import AccountSummary, JobSummary, Lease, Reader, Unselected
+from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
     from batchkiln.presentation.account_waits import Wait
     from batchkiln.presentation.worker_views import SharedBy
+    from batchkiln.store import Unselected
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -208,7 +209,7 @@ def read_overview(
     observed: Mapping[str, datetime] | None = None,
     *,
     running: Collection[str] | None = None,
-    unselected: Unselected | None = None,
+    unselected: "Unselected | None" = None,
 ) -> Overview:
     """Read all jobs, or the named ones, the accounts, and the processes that run the queue.
 
@@ -390,7 +391,7 @@ def estimated_ends(
     accounts: Sequence[AccountView],
     *,
     running: Collection[str] | None = None,
-    unselected: Unselected | None = None,
+    unselected: "Unselected | None" = None,
 ) -> dict[str, JobEnd]:
     """Return each job's end, by name. Jobs of the same accounts run one after the other. See `read_overview`."""
     found = _forecasts(reader, config, times, accounts, running=running, unselected=unselected, has_range=True)
@@ -424,7 +425,7 @@ def _forecasts(
     accounts: Sequence[AccountView],
     *,
     running: Collection[str] | None = None,
-    unselected: Unselected | None = None,
+    unselected: "Unselected | None" = None,
     has_range: bool,
 ) -> list[JobForecast]:
     profiles = config.profiles

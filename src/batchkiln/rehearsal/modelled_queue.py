@@ -9,7 +9,8 @@ from heapq import heapify, heappop, heappush
 from batchkiln.core.account_view import KEPT_FOR_POLLS
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.job import AttemptState, Recipe
-from batchkiln.core.queue_types import Candidate, Kind
+from batchkiln.core.polling import Kind
+from batchkiln.core.queue_types import Candidate
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.request import request_body
 from batchkiln.core.responses import ErrorInfo

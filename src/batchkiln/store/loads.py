@@ -4,20 +4,22 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.durations import Durations
 from batchkiln.core.forecast import ItemClass, JobLoad, with_poll_delay
 from batchkiln.core.job import Mode
-from batchkiln.core.queue_types import Kind
+from batchkiln.core.polling import Kind
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.row_types import kind_of, output_seconds
-from batchkiln.store.selected_items import Unselected
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
+
+if TYPE_CHECKING:
+    from batchkiln.store.selected_items import Unselected
 
 ATTEMPTS_LOOKED_AT: Final = 400
 
@@ -67,7 +69,7 @@ class Loads:
         self._connection = connection
 
     def queued(
-        self, limits: Mapping[str, Limits], days: Mapping[str, datetime], unselected: Unselected | None = None
+        self, limits: Mapping[str, Limits], days: Mapping[str, datetime], unselected: "Unselected | None" = None
     ) -> list[QueuedLoad]:
         """Return the loads of all jobs that are not paused, in the queue's order, for the profiles in `limits`.
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.job import Attempt, AttemptState
-from batchkiln.core.polling import Observation
-from batchkiln.core.queue_types import Candidate, Kind, Outstanding, QueueView, Scope, Snapshot, Viewpoint
+from batchkiln.core.polling import Kind, Observation
+from batchkiln.core.queue_types import Candidate, Outstanding, QueueView, Scope, Snapshot, Viewpoint
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds

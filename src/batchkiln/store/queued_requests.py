@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from batchkiln.core.job import Order, Recipe
-from batchkiln.core.queue_types import Kind
+from batchkiln.core.polling import Kind
 from batchkiln.store.row_types import order_of, output_seconds, recipe_of
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from batchkiln.core.calls import Outage
 from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
-from batchkiln.core.queue_types import Kind
+from batchkiln.core.polling import Kind
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.core.waits import WaitReason

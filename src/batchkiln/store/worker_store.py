@@ -11,12 +11,11 @@ from typing import Final, ParamSpec, TypeVar
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.lease_types import Fence
 from batchkiln.core.outcomes import Outcome
-from batchkiln.core.polling import Observation
+from batchkiln.core.polling import Kind, Observation
 from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation, TimeKnown, Uploaded, UploadsGone
 from batchkiln.core.queue_types import (
     Candidate,
     DownloadTask,
-    Kind,
     Look,
     LostAttempt,
     NewAttempt,

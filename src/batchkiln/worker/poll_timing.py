@@ -11,8 +11,7 @@ from math import inf
 from typing import Final
 
 from batchkiln.core.job import Attempt
-from batchkiln.core.polling import REMEMBERED, DurationModel, Guess, Observation, guess_from
-from batchkiln.core.queue_types import Kind
+from batchkiln.core.polling import REMEMBERED, DurationModel, Guess, Kind, Observation, guess_from
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.timestamps import ClockReading
 

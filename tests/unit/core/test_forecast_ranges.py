@@ -11,7 +11,7 @@ import pytest
 
 from batchkiln.core.durations import Durations, Expected
 from batchkiln.core.forecast import EndRange, ItemClass, JobLoad, forecast
-from batchkiln.core.queue_types import Kind
+from batchkiln.core.polling import Kind
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from batchkiln.core.polling import Observation
-from batchkiln.core.queue_types import Kind
+from batchkiln.core.polling import Kind, Observation
 from batchkiln.worker.poll_timing import DurationModels
 
 INTERVAL = 10.0
