@@ -19,7 +19,7 @@ from batchkiln.client import ReplyMapping, RequestMeter, ServiceClient, fingerpr
 from batchkiln.clock import ServiceClock
 from batchkiln.config import KeyNotFound, Profile
 from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy, command_arguments
-from batchkiln.core.queue_changes import KeyMissing
+from batchkiln.core.queue_changes import AccountRefused, KeyMissing
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, RateLimits, quiet_seconds_left
 from batchkiln.inputs import LocalInputs
@@ -80,6 +80,7 @@ class Engine:
         self.unselected: Unselected = {}
         self.without_key: dict[tuple[str, str], tuple[str, datetime]] = {}
         """The accounts with work and without an API key, by profile and name: its places, and the time of the find."""
+        self._recorded_refusals = set[int]()
         self.elsewhere: Mapping[tuple[str, str], AccountRest] = {}
         """The accounts, by profile and name, that were at rest in other processes when the run ended."""
 
@@ -148,6 +149,7 @@ class Engine:
 
         A configuration error stops a start; later it is only logged, because other accounts have work.
         """
+        await self._record_refusals()
         if not self._is_woken:
             return []
         is_start, self.has_started, self._is_woken = not self.has_started, True, False
@@ -158,7 +160,7 @@ class Engine:
                 await self.count_unselected()
                 self.announce()  # the wakeup has reached the workers already, which may have read the old selection
             if is_start:
-                await self.store.run(Writer.forget_missing_keys)
+                await self.store.run(Writer.forget_account_problems)
             work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
             await self._check_outputs(work)
             await self._build_workers(work, is_start=is_start)
@@ -204,6 +206,15 @@ class Engine:
                         await service.store.remember_time(service.clock.now())
         finally:
             await self._stack.aclose()
+
+    async def _record_refusals(self) -> None:
+        """Store which accounts cannot work, once each, so that other processes and later ones can say why."""
+        for worker in self.workers:
+            blocked = self.control.blocked.get(worker.account_id)
+            if blocked is not None and worker.account_id not in self._recorded_refusals:
+                self._recorded_refusals.add(worker.account_id)
+                refused = AccountRefused(worker.viewpoint.account, blocked)
+                await worker.ports.queue.update_account(worker.account_id, refused, worker.ports.clock.now())
 
     async def _check_outputs(self, work: Work) -> None:
         """Check that all output folders are writable before anything is spent."""

@@ -51,6 +51,7 @@ def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
         yield Text(note, style="dim")
     yield from _outage_lines(overview, overview.accounts)
     yield from _missing_key_lines(overview, overview.accounts)
+    yield from _refusal_lines(overview, overview.accounts)
     yield from _unread_reply_lines(overview.accounts)
     for view in overview.jobs:
         for line in _person_lines(view):
@@ -75,6 +76,7 @@ def job_blocks(overview: Overview) -> Iterator[RenderableType]:
             yield Text(f"{each.summary.profile}/{each.summary.name} waits {text}", style="yellow")
     yield from _outage_lines(overview, own)
     yield from _missing_key_lines(overview, own)
+    yield from _refusal_lines(overview, own)
     yield from _unread_reply_lines(own)
     yield _driver(overview)
 
@@ -239,6 +241,17 @@ def _missing_key_lines(overview: Overview, views: Iterable[AccountView]) -> Iter
 
             name = f"{view.summary.profile}/{view.summary.name}"
             yield Text(f"Warning: the account {name} cannot work: {key_missing_text(places)}.", style="yellow")
+
+
+def _refusal_lines(overview: Overview, views: Iterable[AccountView]) -> Iterator[Text]:
+    """Yield a warning for each account that the service refuses, or that cannot work for another reason."""
+    for view in views:
+        if (blocked := overview.refusal_of(view)) is not None:
+            from batchkiln.presentation.account_errors import refusal_text  # noqa: PLC0415  as above
+
+            name = f"{view.summary.profile}/{view.summary.name}"
+            told = refusal_text(name, blocked, is_driven=overview.is_driven)
+            yield Text(f"Warning: {told}.", style="yellow")
 
 
 def _outage_lines(overview: Overview, views: Iterable[AccountView]) -> Iterator[Text]:

@@ -10,7 +10,7 @@ from batchkiln.core.job import SavedOutput
 from batchkiln.core.outcomes import Outcome
 from batchkiln.core.polling import Observation
 from batchkiln.core.queue_types import Circumstances, DownloadTask
-from batchkiln.core.responses import ErrorInfo, GenerationRecord
+from batchkiln.core.responses import AccountBlocked, ErrorInfo, GenerationRecord
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
 
@@ -196,6 +196,14 @@ class KeyMissing:
     places: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class AccountRefused:
+    """The account, by name, cannot begin anything in this run until a person acts."""
+
+    account: str
+    blocked: AccountBlocked
+
+
 AccountChange = (
     HoldImposed
     | HoldsCapped
@@ -207,4 +215,5 @@ AccountChange = (
     | TimeKnown
     | KeyMissing
     | KeysConfigured
+    | AccountRefused
 )

@@ -258,8 +258,8 @@ def _slot(
     elif wait is not None and not is_driven and wait.until is None and wait.reason not in _PERSON_WAITS:
         wait = None  # without a running process, nothing waits
     blocked = account_live.blocked if account_live is not None else None
-    refusal = overview.shared_by.refusal_of(summary) if overview.shared_by is not None else None
-    if blocked is None and refusal is not None:  # what a worker of another process has reported
+    refusal = overview.refusal_of(view)
+    if blocked is None and refusal is not None:  # as another process has reported it
         blocked = blocked_text(refusal)
     if blocked is None and overview.lacks_key(view) and summary.key_missing is not None:
         blocked, wait = key_missing_text(summary.key_missing), Wait(WaitReason.NO_KEY, None)
@@ -337,7 +337,8 @@ def _open_problems(now: PageSnapshot) -> Iterator[Reason]:
     """Yield the problems that only a person can solve."""
     for slot in now.slots:
         if slot.blocked is not None:
-            yield Reason(f"The account {slot.name} cannot work: {slot.blocked}")
+            cannot = "cannot work" if now.overview.is_driven else "could not work in the last run"
+            yield Reason(f"The account {slot.name} {cannot}: {slot.blocked}")
         for entry in slot.view.summary.misunderstood:
             yield Reason(misunderstanding(entry, slot.name))
     for view in now.overview.jobs:

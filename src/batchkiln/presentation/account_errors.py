@@ -59,6 +59,12 @@ def blocked_text(blocked: AccountBlocked) -> str:
     return f"{ACCOUNT_ADVICE[blocked.problem]}. {_words_of(blocked)}"
 
 
+def refusal_text(account: str, blocked: AccountBlocked, *, is_driven: bool) -> str:
+    """Return a sentence about an account, PROFILE/NAME, that cannot work, without the final full stop."""
+    cannot = "cannot work" if is_driven else "could not work in the last run"
+    return f"The account {account} {cannot}: {blocked_text(blocked)}"
+
+
 def blocked_lines(accounts: Sequence[str], blocked: AccountBlocked, told: Container[tuple[str, str]] = ()) -> str:
     """Return the text of `blocked_text` in lines, for accounts that cannot work for the same reason.
 

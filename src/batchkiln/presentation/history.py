@@ -54,6 +54,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "create_refused": "Refused again, while an earlier send is in doubt",
     "create_postponed": "The service asks to send it later",
     "account_blocked": "The service refuses the account",
+    "account_refused": "The account {account} cannot work: {code}: {message}",
     "overcharged": "The service charged {cost_credits}, above the maximum of {max_cost_credits}; the job is paused",
     "service_unreachable": "The service does not answer",
     "service_reachable": "The service answers again",

@@ -94,6 +94,8 @@ def _wait(
     reading = ClockReading(0.0, now, now)
     if standing.key_missing is not None and detail.item.state is ItemState.QUEUED and reader.is_driven():
         return _timed(NotBefore(inf, WaitReason.NO_KEY), replace(standing, holder=None), now)
+    if standing.refused is not None and detail.item.state is ItemState.QUEUED and reader.is_driven():
+        return _timed(NotBefore(inf, WaitReason.ACCOUNT_BLOCKED), replace(standing, holder=None), now)
     account = account_view(standing, RateLimits.of(profile.limits, profile.day), reading)
     if detail.item.state is not ItemState.QUEUED:
         call = Call.CREATE if detail.item.state is ItemState.SUBMITTING else Call.READ

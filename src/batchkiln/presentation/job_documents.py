@@ -236,6 +236,13 @@ class MisunderstoodDocument(TypedDict):
     remedy: str | None
 
 
+class RefusalDocument(TypedDict):
+    """Why an account cannot work until a person acts: a word for the problem, and what the service said."""
+
+    problem: str
+    message: str
+
+
 class _Account(TypedDict):
     profile: str
     account: str
@@ -244,12 +251,14 @@ class _Account(TypedDict):
     reads_held: HeldDocument | None
     outage: OutageDocument | None
     key_missing: str | None
+    refused: RefusalDocument | None
     not_understood: list[MisunderstoodDocument]
 
 
 class AccountDocument(_Account, total=False):
     """An account. `key_missing` names the places where the process that runs the queue found no API key, or is null.
 
+    `refused` says why the account cannot work in the present run, or could not in the last one; null if it can.
     `driven_by` is included only if workers share the queue.
     """
 
@@ -259,6 +268,7 @@ class AccountDocument(_Account, total=False):
 def account_document(view: AccountView, overview: Overview) -> AccountDocument:
     """Return an account of an overview as `status --json` prints it."""
     limits, outage, shared_by = view.limits, view.summary.outage, overview.shared_by
+    refused = overview.refusal_of(view)
     document: AccountDocument = {
         "profile": view.summary.profile,
         "account": view.summary.name,
@@ -276,6 +286,7 @@ def account_document(view: AccountView, overview: Overview) -> AccountDocument:
         "reads_held": _held_document(view.summary.reads_held, view),
         "outage": None if outage is None else {"since": iso(outage.since), "reason": outage.reason},
         "key_missing": view.summary.key_missing if overview.lacks_key(view) else None,
+        "refused": None if refused is None else {"problem": refused.problem.value, "message": refused.error.message},
         "not_understood": [
             {
                 "call": entry.call.value,

@@ -23,6 +23,7 @@ from batchkiln.presentation.python_words import in_python_words
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
+    from batchkiln.core.responses import AccountBlocked
     from batchkiln.presentation.account_waits import Wait
     from batchkiln.presentation.worker_views import SharedBy
     from batchkiln.store import Unselected
@@ -191,6 +192,10 @@ class Overview(Shown):
         """Whether any process runs the queue."""
         return self.lease is not None or (self.shared_by is not None and bool(self.shared_by.alive))
 
+    def refusal_of(self, view: AccountView) -> "AccountBlocked | None":
+        """Return why an account cannot work: by its worker, or by the run of a queue in a file, present or last."""
+        return view.summary.refused if self.shared_by is None else self.shared_by.refusal_of(view.summary)
+
     def lacks_key(self, view: AccountView) -> bool:
         """Whether the one process that runs the queue found no API key of an account with work."""
         return self.lease is not None and view.summary.key_missing is not None
@@ -228,7 +233,7 @@ def read_overview(
         (), account_views, held if held is not None and held.is_alive else None, _shared_by(reader, config)
     )
     silent = overview.silent_profiles if overview.is_driven else frozenset()
-    idle = _without_key(reader, config, overview, summaries)
+    idle = _without_account(reader, config, overview, summaries)
     jobs = tuple(
         JobView(
             summary=summary,
@@ -307,18 +312,24 @@ def _sufficient_budget(reader: Reader, summary: JobSummary) -> int | None:
     return summary.budget_for(retried.may_cost or 0) if is_known else None
 
 
-def _without_key(
+def _without_account(
     reader: Reader, config: Config, overview: Overview, summaries: Sequence[JobSummary]
 ) -> dict[str, JobEnd]:
-    """Return the ends of the jobs that cannot begin their items because no account of theirs has an API key."""
-    missing = {(view.summary.profile, view.summary.name) for view in overview.accounts if overview.lacks_key(view)}
+    """Return the ends of the jobs that cannot begin their items, because no account of theirs can work."""
+    idle = {}
+    for view in overview.accounts if overview.lease is not None else ():
+        if view.summary.key_missing is not None:
+            idle[view.summary.profile, view.summary.name] = "has no API key"
+        elif view.summary.refused is not None:
+            idle[view.summary.profile, view.summary.name] = "cannot work"
     found = {}
-    for summary in summaries if missing else ():
+    for summary in summaries if idle else ():
         profile = config.profiles.get(summary.profile)
         if profile is not None and summary.left and not summary.under_way:
             names = json.loads(reader.jobs.account_names(summary.name)) or profile.account_names[:1]
-            if all((summary.profile, name) in missing for name in names):
-                found[summary.name] = JobEnd(reason=f"{sanitize(', '.join(names))} has no API key")
+            if all((summary.profile, name) in idle for name in names):
+                reasons = (f"{sanitize(name)} {idle[summary.profile, name]}" for name in names)
+                found[summary.name] = JobEnd(reason=" and ".join(reasons))
     return found
 
 
@@ -377,7 +388,7 @@ def _account(account: AccountSummary, config: Config, now: datetime) -> AccountV
     profile = config.profiles.get(account.profile)
     if profile is None or account.name not in {each.name for each in profile.accounts}:
         # Nobody asks for it any more, so nobody records the end.
-        account = replace(account, outage=None, key_missing=None)
+        account = replace(account, outage=None, key_missing=None, refused=None)
     usage = account.usage if profile is None else usage_today(account, profile, now)
     if profile is None:
         return AccountView(account, usage, None, now)

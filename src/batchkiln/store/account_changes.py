@@ -1,11 +1,13 @@
 """Changes of an account, stored for the next start. `now` is service time."""
 
+import json
 from typing import Final, assert_never
 
 from batchkiln.core.calls import Outage
 from batchkiln.core.job import AttemptState
 from batchkiln.core.queue_changes import (
     AccountChange,
+    AccountRefused,
     CallMisunderstood,
     CallUnderstood,
     CircumstancesKnown,
@@ -23,6 +25,7 @@ from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.store import misunderstood
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.meta import read_meta, write_meta
+from batchkiln.store.row_types import blocked_as_list
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, log_job_event, transition
@@ -55,9 +58,7 @@ def update_account(
     """Store one fact about an account of a profile."""
     match change:
         case HoldImposed():
-            name = "hold_creates" if change.is_of_creates else "hold_reads"
-            parameters = {"account_id": account_id, "until": to_milliseconds(change.until), "reason": change.reason}
-            connection.execute(query(name), parameters)
+            _impose_hold(connection, account_id, change)
         case HoldsCapped(logged_at=logged_at):
             cap_holds(connection, account_id, now.latest, logged_at)
         case CallMisunderstood(entry=entry, circumstances=circumstances):
@@ -66,12 +67,12 @@ def update_account(
             misunderstood.forget_misunderstood(connection, account_id, call)
         case CircumstancesKnown(circumstances=circumstances):
             misunderstood.forget_other_circumstances(connection, account_id, circumstances)
-        case OutageBegan(outage=outage):
-            _begin_outage(connection, profile, account_id, outage, to_milliseconds(now.instant))
-        case OutageEnded():
-            _end_outage(connection, profile, account_id, to_milliseconds(now.instant))
+        case OutageBegan() | OutageEnded():
+            _change_outage(connection, profile, account_id, change, to_milliseconds(now.instant))
         case TimeKnown():
             remember_time(connection, profile, now)
+        case AccountRefused():
+            _refuse(connection, profile, account_id, change, to_milliseconds(now.instant))
         case KeyMissing() | KeysConfigured():
             _know_keys(connection, account_id, change, to_milliseconds(now.instant))
         case _:
@@ -86,14 +87,42 @@ def _know_keys(connection: Session, account_id: int, change: KeyMissing | KeysCo
         _resume_held_for_key(connection, account_id, change.fingerprints, now)
 
 
-def forget_missing_keys(connection: Session) -> None:
-    """Delete what earlier runs have stored of accounts without an API key."""
-    connection.execute(query("forget_missing_keys"))
+def _refuse(connection: Session, profile: str, account_id: int, refused: AccountRefused, now: int) -> None:
+    """Store why an account cannot work, where `accounts.sql` reads it, and in the history of the jobs at work."""
+    blocked = refused.blocked
+    write_meta(connection, f"refused/{account_id}", json.dumps(blocked_as_list(blocked)))
+    detail: Detail = {
+        "account": f"{profile}/{refused.account}",
+        "problem": blocked.problem,
+        "code": blocked.error.code,
+        "message": blocked.error.message,
+    }
+    _log_for_jobs(connection, "account_refused", profile, now, detail)
+
+
+def forget_account_problems(connection: Session) -> None:
+    """Delete what earlier runs have stored of accounts without an API key, and of refused ones."""
+    connection.execute(query("forget_account_problems"))
 
 
 def remember_time(connection: Session, profile: str, now: ClockReading) -> None:
     """Store the service's time. The next start estimates no earlier time."""
     write_meta(connection, f"service_time/{profile}", str(to_milliseconds(now.instant)))
+
+
+def _impose_hold(connection: Session, account_id: int, hold: HoldImposed) -> None:
+    name = "hold_creates" if hold.is_of_creates else "hold_reads"
+    parameters = {"account_id": account_id, "until": to_milliseconds(hold.until), "reason": hold.reason}
+    connection.execute(query(name), parameters)
+
+
+def _change_outage(
+    connection: Session, profile: str, account_id: int, change: OutageBegan | OutageEnded, now: int
+) -> None:
+    if isinstance(change, OutageBegan):
+        _begin_outage(connection, profile, account_id, change.outage, now)
+    else:
+        _end_outage(connection, profile, account_id, now)
 
 
 def _begin_outage(connection: Session, profile: str, account_id: int, outage: Outage, now: int) -> None:

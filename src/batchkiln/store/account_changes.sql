@@ -29,5 +29,5 @@ WHERE (item.state = 'submitting' OR item.state = 'active' OR item.state = 'downl
   AND item.state = 'held' AND item.error_code = 'key_missing' AND attempt.account_id = :account_id
   AND attempt.state IN ('sent', 'active', 'succeeded');  -- the code of a disputed one is the service's own word
 
--- name: forget_missing_keys
-DELETE FROM meta WHERE key >= 'key_missing/' AND key < 'key_missing0';
+-- name: forget_account_problems
+DELETE FROM meta WHERE (key >= 'key_missing/' AND key < 'key_missing0') OR (key >= 'refused/' AND key < 'refused0');

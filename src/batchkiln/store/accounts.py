@@ -1,5 +1,6 @@
 """Accounts: daily usage, waits that the service imposed, past days, and the service's time."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,13 +11,14 @@ from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.misunderstood import all_misunderstood, misunderstood
-from batchkiln.store.row_types import held_of, input_ids_of, instant, outage_of
+from batchkiln.store.row_types import blocked_of, held_of, input_ids_of, instant, outage_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.usage import logged_requests, usages
 
 if TYPE_CHECKING:
     from batchkiln.core.queue_types import Snapshot, Viewpoint
+    from batchkiln.core.responses import AccountBlocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class AccountSummary:
     """An account's usage on its latest day, the waits that the service imposed, and its present outage.
 
     `key_missing` names the places where the process that runs the queue has found no API key; None if it needs none.
+    `refused` is why the last run could not use the account, if that began on this queue in a file.
     """
 
     id: int
@@ -36,6 +39,7 @@ class AccountSummary:
     misunderstood: tuple[Misunderstood, ...] = ()
     outage: Outage | None = None
     key_missing: str | None = None
+    refused: "AccountBlocked | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class AccountStanding:
     misunderstood: tuple[Misunderstood, ...] = ()
     outage: Outage | None = None
     key_missing: str | None = None
+    refused: "AccountBlocked | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,7 @@ class Accounts:
             misunderstood=misunderstood(self._connection, row["id"]),
             outage=outage_of(row),
             key_missing=row["key_missing"],
+            refused=_refused(row),
         )
 
     def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
@@ -139,6 +145,10 @@ class Accounts:
         return machine_now if known is None else max(machine_now, known)
 
 
+def _refused(row: Row) -> "AccountBlocked | None":
+    return None if row["refused"] is None else blocked_of(*json.loads(row["refused"]))
+
+
 def _account(row: Row, not_understood: tuple[Misunderstood, ...]) -> AccountSummary:
     usage = DayUsage(
         creates=row["creates"] or 0,
@@ -158,6 +168,7 @@ def _account(row: Row, not_understood: tuple[Misunderstood, ...]) -> AccountSumm
         misunderstood=not_understood,
         outage=outage_of(row),
         key_missing=row["key_missing"],
+        refused=_refused(row),
     )
 
 

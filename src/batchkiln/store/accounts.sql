@@ -10,16 +10,19 @@ SELECT max(at) FROM (
 ) AS known;
 
 -- name: account_usage
-SELECT c.*, d.day_start_at, d.creates, d.reads, d.credits, d.upload_files, d.upload_bytes, k.value AS key_missing
+SELECT c.*, d.day_start_at, d.creates, d.reads, d.credits, d.upload_files, d.upload_bytes, k.value AS key_missing,
+       r.value AS refused
 FROM account AS c
 LEFT JOIN meta AS k ON k.key = 'key_missing/' || c.id
+LEFT JOIN meta AS r ON r.key = 'refused/' || c.id
 LEFT JOIN account_day AS d ON d.account_id = c.id
     AND d.day_start_at = (SELECT max(n.day_start_at) FROM account_day AS n WHERE n.account_id = c.id)
 ORDER BY c.profile, c.id;
 
 -- name: account_named
 SELECT id, creates_held_until, creates_held_reason, reads_held_until, reads_held_reason, outage_since, outage_reason,
-       (SELECT value FROM meta WHERE key = 'key_missing/' || account.id) AS key_missing
+       (SELECT value FROM meta WHERE key = 'key_missing/' || account.id) AS key_missing,
+       (SELECT value FROM meta WHERE key = 'refused/' || account.id) AS refused
 FROM account WHERE profile = :profile AND name = :name;
 
 -- name: slot_holder

@@ -29,6 +29,7 @@ from batchkiln.core.waits import WaitReason
 from batchkiln.store import known_journals
 from batchkiln.store.known_journals import Machine
 from batchkiln.store.meta import refuse_moved, write_meta
+from batchkiln.store.row_types import blocked_as_list, blocked_of
 from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
@@ -324,15 +325,11 @@ def report_rests(session: Session, worker: WorkerIdentity, rests: Mapping[int, A
 
 
 def _rest_as_list(rest: AccountRest) -> list[str]:
-    known = rest.blocked
-    return [rest.reason] if known is None else [rest.reason, known.problem, known.error.code, known.error.message]
+    return [rest.reason] if rest.blocked is None else [rest.reason, *blocked_as_list(rest.blocked)]
 
 
-def _rest_of(reason: str, problem: str = "", code: str = "", message: str = "") -> AccountRest:
-    from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo  # noqa: PLC0415  slow to import
-
-    blocked = AccountBlocked(AccountProblem(problem), ErrorInfo(code, message)) if problem else None
-    return AccountRest(WaitReason(reason), blocked)
+def _rest_of(reason: str, *blocked: str) -> AccountRest:
+    return AccountRest(WaitReason(reason), blocked_of(*blocked) if blocked else None)
 
 
 def take(session: Session, clock: StoreClock, worker: WorkerIdentity, account_ids: Sequence[int]) -> dict[int, int]:

@@ -15,6 +15,7 @@ from batchkiln.store.session import Row
 
 if TYPE_CHECKING:
     from batchkiln.core.queue_types import Viewpoint
+    from batchkiln.core.responses import AccountBlocked
 
 
 def instant(milliseconds: int | None) -> datetime | None:
@@ -92,6 +93,18 @@ def input_ids_of(text: str | None) -> tuple[int, ...]:
 def held_of(until: int | None, reason: str | None) -> HeldUntil | None:
     """Build a hold from its two columns."""
     return None if until is None or reason is None else HeldUntil(from_milliseconds(until), WaitReason(reason))
+
+
+def blocked_as_list(blocked: "AccountBlocked") -> list[str]:
+    """Return the reason why an account cannot work as it is stored, in a list of JSON."""
+    return [blocked.problem, blocked.error.code, blocked.error.message]
+
+
+def blocked_of(problem: str, code: str, message: str) -> "AccountBlocked":
+    """Build the reason why an account cannot work from its list."""
+    from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo  # noqa: PLC0415  slow to import
+
+    return AccountBlocked(AccountProblem(problem), ErrorInfo(code, message))
 
 
 def outage_of(row: Row) -> Outage | None:

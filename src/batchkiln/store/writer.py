@@ -11,7 +11,7 @@ from batchkiln.core.selection import Selection
 from batchkiln.core.states import NOT_DELIVERED, ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import hooks, known_journals, misunderstood, operations, versions
-from batchkiln.store.account_changes import forget_missing_keys, service_time
+from batchkiln.store.account_changes import forget_account_problems, service_time
 from batchkiln.store.applied_contents import Contents
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
@@ -181,9 +181,9 @@ class Writer(Reader):
         """Update the selection of a run after changes by another process of the selected items and of their sources."""
         follow_changes(self._connection, scope)
 
-    def forget_missing_keys(self) -> None:
-        """Forget the accounts for which earlier runs found no API key."""
-        forget_missing_keys(self._connection)
+    def forget_account_problems(self) -> None:
+        """Forget the accounts that earlier runs could not use."""
+        forget_account_problems(self._connection)
 
     def unselected(self, scope: Scope) -> Unselected:
         """Return the numbers of the items in the scope of a run that it does not begin."""

@@ -2,21 +2,26 @@
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from rich.console import Console, Group
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.engine import Engine, open_engine
 from batchkiln.api.fleet_engine import FleetEngine
+from batchkiln.cli.status_text import overview_blocks
 from batchkiln.clock import machine_now
 from batchkiln.config import Account, Config, KeyNotFound, KeySource, Profile
 from batchkiln.core.errors import InputError
+from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
 from batchkiln.core.selection import Selection
 from batchkiln.dashboard.live_state import LiveState
-from batchkiln.dashboard.snapshot import Level, headline, read_snapshot
+from batchkiln.dashboard.snapshot import Headline, Level, headline, read_snapshot
 from batchkiln.notifications.from_status import status_notifications
+from batchkiln.presentation.overview import read_status
 from batchkiln.store import Store, Writer
 from batchkiln.store.operations import cancel, redo
 from batchkiln.worker.startup import resume_held
@@ -102,6 +107,48 @@ async def test_account_whose_key_has_gone_is_told_on_all_pages_until_it_is_back(
     assert (told.kind, told.data["problem"]) == ("account_blocked", "key_missing")
     assert found.level is Level.FINE
     assert untold == []
+
+
+async def test_refused_account_is_told_on_all_pages_until_the_next_start(tmp_path: Path) -> None:
+    """A page of another process, `status` and the history say it, also after the run has ended because of it."""
+    queue = QueueFile(tmp_path / "queue.db")
+    account = Account("anna", (KeySource(file="anna.key"),))
+    (tmp_path / "anna.key").write_text("a-key-of-anna")
+    profile = Profile("studio", "https://api.example/api/v1", (account,), folder=tmp_path)
+    app = AppContext(queue.path, Config({"studio": profile}, "studio"), working_dir=tmp_path)
+    queue.apply([spec("fox")], job=replace(JOB, output_dir=str(tmp_path)), profile="studio")
+    refusal = AccountBlocked(AccountProblem.KEY_REFUSED, ErrorInfo("invalid_api_key", "it is unknown"))
+
+    async def seen() -> tuple[Headline, str]:
+        page = await store.read(lambda reader: read_snapshot(reader, app.config, machine_now(), LiveState()))
+        overview = await store.read(lambda reader: read_status(reader, app.config, None, machine_now()))
+        text = StringIO()
+        Console(file=text, width=1000).print(Group(*overview_blocks(overview)))
+        return headline(page), text.getvalue()
+
+    store = await Store.open_for_writing(queue.path)
+    try:
+        async with open_engine(store, app, command="work") as engine:
+            (worker,) = await engine.new_workers()
+            engine.control.block(worker.account_id, refusal, is_cut_off=True)
+            for _ in range(2):
+                await engine.new_workers()
+            during, status = await seen()
+        after, status_after = await seen()
+        async with open_engine(store, app, command="work") as engine:
+            await engine.new_workers()
+            next_run, _ = await seen()
+    finally:
+        await store.close()
+        queue.connection.close()
+
+    assert during.level is after.level is Level.HELP
+    assert "studio/anna cannot work: the service refuses its API key" in str(during.reasons[0])
+    assert "studio/anna cannot work: the service refuses its API key" in status
+    assert "end not known yet: anna cannot work" in status
+    assert "studio/anna could not work in the last run: the service refuses its API key" in str(after.reasons[0])
+    assert "studio/anna could not work in the last run" in status_after
+    assert next_run.level is Level.FINE
 
 
 def test_key_file_may_be_a_credential_of_any_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,7 @@ def test_every_reason_is_told_with_its_next_step() -> None:
     assert found.text == "2 items left"
     assert found.title == "3 problems need your attention"
     assert [str(reason) for reason in found.reasons] == [
-        "The account local/main cannot work: its API key is refused",
+        "The account local/main could not work in the last run: its API key is refused",
         "1 item of birds is held: decide about it",
         "No process runs this queue, and 2 items are left: `batchkiln work` starts one",
         "2 items failed or expired: retry at any time",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.queue_changes import KeyMissing, KeysConfigured
-from batchkiln.store.account_changes import forget_missing_keys, update_account
+from batchkiln.store.account_changes import forget_account_problems, update_account
 from batchkiln.store.accounts import Accounts
 from support.attempt_steps import begin
 from support.builders import NOON, day_of, now_at
@@ -48,5 +48,5 @@ def test_missing_key_is_known_until_it_is_over(world: World, way: str) -> None:
         case "its work was canceled":
             world.write(update_account, PROFILE, attempt.account_id, KeyMissing(None), now_at())
         case _:
-            world.write(forget_missing_keys)
+            world.write(forget_account_problems)
     assert places() == {None}
