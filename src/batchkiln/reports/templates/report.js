@@ -1,12 +1,13 @@
 "use strict";
-// Filters the cards of this page. Without scripts, all cards are shown.
+// Filters the cards of this page, and enlarges their pictures. Without scripts, all cards are shown as they are.
 addEventListener("DOMContentLoaded", () => {
   const form = document.querySelector(".filter");
   const cards = [...document.querySelectorAll(".sheet > figure")];
   const boxes = [...form.querySelectorAll("[type=checkbox]")];
   const search = form.querySelector("[type=search]");
   const shown = form.querySelector("output");
-  const texts = cards.map((card) => card.querySelector("figcaption").textContent.toLowerCase());
+  const textOf = (node) => node.textContent.toLowerCase();
+  const texts = cards.map((card) => [...card.querySelectorAll(".id b, .prompt, .error, .meta span span")].map(textOf).join("\n"));
   const here = new Set(cards.map((card) => card.dataset.state));
   for (const box of boxes) box.parentElement.hidden = here.size < 2 || !here.has(box.value);
   const filter = () => {
@@ -18,7 +19,7 @@ addEventListener("DOMContentLoaded", () => {
       card.hidden = !fits;
       count += fits;
     });
-    shown.value = count === cards.length ? "" : `${count} of ${cards.length}`;
+    shown.value = `${count} of ${cards.length}`;
   };
   // A link to a card shows it, whatever the filter.
   addEventListener("hashchange", () => {
@@ -32,4 +33,35 @@ addEventListener("DOMContentLoaded", () => {
   form.addEventListener("input", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = cards.length < 2;
+  filter();
+
+  const pictures = [...document.querySelectorAll(".sheet .cell img")];
+  const view = document.body.appendChild(document.createElement("dialog"));
+  view.setAttribute("aria-label", "Picture");
+  let current = 0;
+  const show = (at) => {
+    current = at;
+    const caption = document.createElement("p");
+    caption.textContent = pictures[at].closest("figure").querySelector(".id b").textContent;
+    view.replaceChildren(pictures[at].cloneNode(), caption);
+    if (!view.open) view.showModal();
+  };
+  const step = (by) => {
+    let at = current + by;
+    while (pictures[at] && pictures[at].closest("figure").hidden) at += by;
+    if (pictures[at]) show(at);
+  };
+  pictures.forEach((picture, at) => {
+    const button = document.createElement("button");
+    button.title = "Enlarge";
+    picture.replaceWith(button);
+    button.append(picture);
+    button.addEventListener("click", () => show(at));
+  });
+  view.addEventListener("click", () => view.close());
+  view.addEventListener("close", () => pictures[current].parentElement.focus());
+  view.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowRight") step(1);
+    if (event.key === "ArrowLeft") step(-1);
+  });
 });
