@@ -6,6 +6,8 @@ read a million rows, so a search reads a limited number of items for each page.
 
 import heapq
 import json
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -29,6 +31,7 @@ from batchkiln.store.shared_paths import local_path_of
 from batchkiln.store.sql import query
 
 PAGE: Final = 1000
+_TERM: Final = re.compile(r'"([^"]+)"|([^"\s]+)')
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -252,7 +255,8 @@ class Filter:
 
     `metadata` contains keys with their values as text, such as `3` and `true`; a value of None matches any item with
     the key. A `verdict` of "unreviewed" matches done items without a verdict. The `text` matches items with all of its
-    words, in any case, in the id or the prompt.
+    words, in any case and without accents, as beginnings of words in the id or the prompt. In quotes, whole words match
+    in their order.
     """
 
     state: ItemState | None = None
@@ -658,15 +662,36 @@ def matching_ids(connection: Session, ids: Sequence[int], wanted: Filter, limit:
     if wanted.text is None:
         return _matching_by_columns(connection, ids, wanted, limit)
     left = _matching_by_columns(connection, ids, wanted, len(ids)) if wanted.is_by_columns else ids
-    words = wanted.text.casefold().split()
+    terms = _terms(wanted.text)
     rows = connection.execute(query("item_texts"), {"ids": json.dumps(left)})
     # Compared here: SQLite's `lower` knows the letters of English alone.
-    found = {row[0] for row in rows if _has_all(words, f"{row[1]}\n{row[2]}".casefold())}
+    found = {row[0] for row in rows if _has_all(terms, _folded(f"{row[1]}\n{row[2]}"))}
     return list(islice((item_id for item_id in left if item_id in found), limit))
 
 
-def _has_all(words: Sequence[str], text: str) -> bool:
-    return all(word in text for word in words)
+def _terms(text: str) -> list[re.Pattern[str]]:
+    """Return the patterns of a search: beginnings of words, and quoted phrases of whole words.
+
+    A script without cases, as those that put no spaces between words, is matched anywhere.
+    """
+    terms = []
+    for phrase, word in _TERM.findall(_folded(text)):
+        term = phrase or word
+        is_of_words = term[0].isdigit() or term[0].upper() != term[0].lower()
+        start = r"(?<![^\W_])" if is_of_words else ""
+        terms.append(re.compile(start + re.escape(term) + (r"(?![^\W_])" if phrase else "")))
+    return terms
+
+
+def _folded(text: str) -> str:
+    """Return a text without cases and accents."""
+    if not text.isascii():
+        text = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
+    return text.casefold()
+
+
+def _has_all(terms: Sequence[re.Pattern[str]], text: str) -> bool:
+    return all(term.search(text) for term in terms)
 
 
 def _matching_by_columns(connection: Session, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
