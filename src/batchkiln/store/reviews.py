@@ -144,7 +144,9 @@ class ReviewStep(Shown):
         for item in self.items:
             yield item.name, [item.verdict or item.state, *(output.path for output in item.outputs)]
         names = [item.name for item in self.items if item.state is ItemState.DONE]
-        if names and not self.is_decided:
+        if self.surplus:
+            yield "decide", f"`queue.drop({self.job!r}, [ID])` of one that is kept: {', '.join(self.surplus)} too many"
+        elif names and not self.is_decided:
             chosen = names[: self.choose or 1]
             yield "decide", f"`queue.keep({self.job!r}, {chosen!r})`, or `drop`"
         yield "next at", self.next_at
@@ -152,12 +154,23 @@ class ReviewStep(Shown):
     @property
     def kept(self) -> int:
         """The number of the items that are kept."""
-        return sum(item.verdict is Verdict.KEPT and item.state is ItemState.DONE for item in self.items)
+        return len(self._kept)
+
+    @property
+    def surplus(self) -> tuple[str, ...]:
+        """The kept items of a group that are not used, because earlier ones are, and no more are to be chosen."""
+        return () if self.choose is None else self._kept[self.choose :]
+
+    @property
+    def _kept(self) -> tuple[str, ...]:
+        return tuple(item.name for item in self.items if item.verdict is Verdict.KEPT and item.state is ItemState.DONE)
 
     @property
     def is_decided(self) -> bool:
-        """Whether nothing is left to decide: enough items of the group are kept, or each has a verdict."""
-        if self.choose is not None and self.kept >= self.choose:
+        """Whether nothing is left to decide: as many of the group are kept as are used, or each has a verdict."""
+        if self.surplus:
+            return False
+        if self.choose is not None and self.kept == self.choose:
             return True
         return all(item.verdict is not None for item in self.items if item.state is ItemState.DONE)
 

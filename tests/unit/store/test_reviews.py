@@ -565,3 +565,20 @@ def test_rejected_source_is_not_to_be_retried() -> None:
 
     assert blocker_text(blocker, "birds") == "2 wait for owl, which was rejected"
     assert blocker_command(blocker) == "batchkiln show birds owl"
+
+
+def test_group_with_more_kept_than_asked_for_is_left_to_decide(queue: QueueFile) -> None:
+    """Otherwise a person who keeps another variant believes that it is used."""
+    queue.apply(variants("owl", 3, 1))
+    finish_all(queue, "owl-1", "owl-2", "owl-3")
+    decide(queue, Decided.KEEP, "owl-1", "owl-3")
+    step = Reviews(queue.connection).step("birds", queue.item("owl-1")["id"], is_all=True)
+
+    assert step is not None
+    assert (step.surplus, step.is_decided) == (("owl-3",), False)
+
+    decide(queue, Decided.DROP, "owl-1")
+    step = Reviews(queue.connection).step("birds", queue.item("owl-1")["id"], is_all=True)
+
+    assert step is not None
+    assert (step.surplus, step.is_decided) == ((), True)
