@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, Literal, Pa
 import click
 from click.shell_completion import CompletionItem
 
-from batchkiln.cli.output import is_terminal, print_status, wrapped, write_status_as_json
+from batchkiln.cli.output import (
+    is_terminal,
+    name_queue_in_commands,
+    print_status,
+    wrapped,
+    write_status_as_json,
+)
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
 from batchkiln.object_storage import StorageSettings, configure as configure_storage
@@ -89,6 +95,7 @@ def common_of(context: click.Context) -> Common:
         arguments=context.find_root().obj or (),
     )
     configure_storage(lambda: _storage_settings(common))
+    name_queue_in_commands(common.queue_option)
     return common
 
 

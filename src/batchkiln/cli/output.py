@@ -28,6 +28,10 @@ _COLOUR: Final = re.compile("\x1b\\[[0-9;]*m")
 _COLUMNS_WITHOUT_TERMINAL: Final = 1000  # a program reads rows that are neither folded nor cut
 _ANSWER_COLUMNS: Final = len(" [y/N]: y")
 _IS_JSON_LOG: Final[ContextVar[bool]] = ContextVar("batchkiln_is_json_log", default=False)
+_QUEUE_OPTION: Final[ContextVar[str]] = ContextVar("batchkiln_queue_option", default="")
+_NAMED_COMMAND: Final = re.compile(r"(`(?:[^`\s]*/)?batchkiln [a-z]+(?:-[a-z]+)*)(?=[ `])(?![^`]*--queue\b)(?=[^`]*`)")
+"""The beginning of a command in backquotes that names no queue."""
+
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 
@@ -141,11 +145,18 @@ def _wrapped_line(line: str, width: int, hanging: int | None) -> str:
     return f"\n{' ' * spaces}".join(line[start:end].rstrip(" ") for start, end in pairwise(breaks))
 
 
+def name_queue_in_commands(option: str) -> None:
+    """Let each command that is printed from here on name the queue that was given: its default is another one."""
+    _QUEUE_OPTION.set(option)
+
+
 def printable(text: str) -> str:
-    """Replace control and formatting characters except newlines and tabs by spaces.
+    """Replace control and formatting characters except newlines and tabs by spaces; name the queue in commands.
 
     A prompt, a file name or a message of the service could otherwise control the terminal.
     """
+    if (option := _QUEUE_OPTION.get()) and "batchkiln " in text:
+        text = _NAMED_COMMAND.sub(lambda found: f"{found[1]}{option}", text)
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)

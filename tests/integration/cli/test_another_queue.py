@@ -1,6 +1,7 @@
 """The same manifest from another folder has another queue: what stands in the output folder is told before paying."""
 
 import json
+import re
 
 from integration.cli.workspace import Workspace, on_a_terminal
 
@@ -37,6 +38,21 @@ def test_a_plan_shows_what_another_queue_may_have_made(workspace: Workspace) -> 
 
     assert "files_there_already" in json.dumps(other)
     assert "files_there_already" not in json.dumps(same)
+
+
+def test_printed_commands_name_the_queue_that_was_given(workspace: Workspace) -> None:
+    """As they stand, they would begin in the default queue, which makes and pays for everything again."""
+    manifest = workspace.manifest()
+    text = (workspace.folder / manifest).read_text("utf-8")
+    (workspace.folder / manifest).write_text(f"{text}  - {{id: dear, prompt: x, max_cost_credits: 1}}\n", "utf-8")
+
+    told = [workspace.call("run", manifest, "--queue", OTHER)]
+    told += [workspace.call(*words, "--queue", OTHER) for words in (["status", "foxes"], ["show", "foxes", "dear"])]
+
+    for called in told:
+        commands = re.findall(r"`(batchkiln [^`]*)`", called.out + called.err)
+        assert commands
+        assert [command for command in commands if f"--queue {OTHER}" not in command] == []
 
 
 def test_the_same_queue_says_nothing(workspace: Workspace) -> None:
@@ -83,5 +99,5 @@ def test_a_person_is_asked_before_anything_is_paid_again(workspace: Workspace) -
     assert status == 2
     assert shown.count("already exist") == 1
     assert "nothing was sent or spent" in shown
-    assert "batchkiln cancel foxes" in shown.replace("\r\n", "\n")
+    assert "batchkiln cancel --queue other.db foxes" in shown.replace("\r\n", "\n")
     assert charged(workspace, OTHER) == 0
