@@ -105,7 +105,7 @@ async def drive(engine: Engine, control: RunState) -> Outstanding:
             control.end()
             engine.news.announce()
     except BaseExceptionGroup as errors:
-        raise first_error(errors) from errors
+        raise first_error(errors) from None  # the others follow from it, and would bury its text
     return await engine.outstanding(control.scope)
 
 
