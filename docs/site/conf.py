@@ -14,6 +14,9 @@ DOCS: Final = Path(__file__).parents[1]
 OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:src|tests|jobs|benchmarks|(?:\.\./)?README\.md)[^)]*\)")
 """A link to a file that the repository has and the site has not."""
 
+PICTURE: Final = re.compile(r'<picture>.*?<img alt="([^"]*)" src="([^"]*)">.*?</picture>', re.DOTALL)
+"""A picture with a second version for dark pages: Sphinx copies only those of Markdown."""
+
 FUNCTION: Final = re.compile(r"<function (?:[^<>]|<\w+>)*>")
 
 project = "batchkiln"
@@ -43,7 +46,7 @@ def prepared(_: Sphinx, name: str, source: list[str]) -> None:
             .replace("](CHANGELOG.md", "](../../README.md")
             .replace("](tests/", "](../tests/")
         )
-    text = OUTSIDE.sub(r"\1", text)
+    text = PICTURE.sub(r"![\1](\2)", OUTSIDE.sub(r"\1", text))
     source[0] = re.sub(
         r"\]\((?:\.\./)*(CONTRIBUTING|SECURITY)\.md", lambda found: f"](/site/{found[1].lower()}.md", text
     )
