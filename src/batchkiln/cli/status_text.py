@@ -247,10 +247,10 @@ def _refusal_lines(overview: Overview, views: Iterable[AccountView]) -> Iterator
     """Yield a warning for each account that the service refuses, or that cannot work for another reason."""
     for view in views:
         if (blocked := overview.refusal_of(view)) is not None:
-            from batchkiln.presentation.account_errors import refusal_text  # noqa: PLC0415  as above
+            from batchkiln.presentation.account_errors import blocked_text, cannot_work_text  # noqa: PLC0415  as above
 
             name = f"{view.summary.profile}/{view.summary.name}"
-            told = refusal_text(name, blocked, is_driven=overview.is_driven)
+            told = cannot_work_text(name, blocked_text(blocked), is_driven=overview.is_driven)
             yield Text(f"Warning: {told}.", style="yellow")
 
 

@@ -16,7 +16,7 @@ from batchkiln.core.states import FAILED_STATES, NOT_DELIVERED, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.dashboard.rendering import items_url, review_url
-from batchkiln.presentation.account_errors import blocked_text, key_missing_text, misunderstanding
+from batchkiln.presentation.account_errors import blocked_text, cannot_work_text, key_missing_text, misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import REASONS, format_minute, format_wait_end, plural
@@ -337,8 +337,7 @@ def _open_problems(now: PageSnapshot) -> Iterator[Reason]:
     """Yield the problems that only a person can solve."""
     for slot in now.slots:
         if slot.blocked is not None:
-            cannot = "cannot work" if now.overview.is_driven else "could not work in the last run"
-            yield Reason(f"The account {slot.name} {cannot}: {slot.blocked}")
+            yield Reason(cannot_work_text(slot.name, slot.blocked, is_driven=now.overview.is_driven))
         for entry in slot.view.summary.misunderstood:
             yield Reason(misunderstanding(entry, slot.name))
     for view in now.overview.jobs:

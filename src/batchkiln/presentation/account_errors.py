@@ -59,10 +59,10 @@ def blocked_text(blocked: AccountBlocked) -> str:
     return f"{ACCOUNT_ADVICE[blocked.problem]}. {_words_of(blocked)}"
 
 
-def refusal_text(account: str, blocked: AccountBlocked, *, is_driven: bool) -> str:
+def cannot_work_text(account: str, reason: str, *, is_driven: bool) -> str:
     """Return a sentence about an account, PROFILE/NAME, that cannot work, without the final full stop."""
     cannot = "cannot work" if is_driven else "could not work in the last run"
-    return f"The account {account} {cannot}: {blocked_text(blocked)}"
+    return f"The account {account} {cannot}: {reason}"
 
 
 def blocked_lines(accounts: Sequence[str], blocked: AccountBlocked, told: Container[tuple[str, str]] = ()) -> str:
