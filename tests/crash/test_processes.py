@@ -59,7 +59,7 @@ def test_queue_has_one_driver_and_takes_more_meanwhile(tmp_path: Path) -> None:
 
     assert (refused.returncode, late, added) == (6, 6, 0)
     assert f"process {works.pid} on" in said
-    assert "runs this queue; nothing was sent or changed. `batchkiln enqueue` adds to it" in said
+    assert "runs this queue; nothing was sent or changed. `batchkiln enqueue --queue " in said
     assert ground.violations() == []
 
 

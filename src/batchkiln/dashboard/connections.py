@@ -36,7 +36,8 @@ class BoundedSite(web.BaseSite):
         """Start to listen. Raise `OSError`."""
         await super().start()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._protocol, self._host, self._port)
+        self._server = await loop.create_server(self._protocol, self._host, self._port, start_serving=False)
+        await self._server.start_serving()  # canceled here, the runner still closes the socket
 
     async def stop(self) -> None:
         """Stop to listen, and close each connection that was accepted at the same time.
@@ -45,11 +46,13 @@ class BoundedSite(web.BaseSite):
         whose transport is made after the server was closed.
         """
         self._is_stopping = True
-        if isinstance(self._server, asyncio.Server):
-            for listener in self._server.sockets:
-                asyncio.get_running_loop().remove_reader(listener)
-            await asyncio.sleep(0)  # noqa: TID251  a turn, no time
-        await super().stop()
+        try:
+            if isinstance(self._server, asyncio.Server):
+                for listener in self._server.sockets:
+                    asyncio.get_running_loop().remove_reader(listener)
+                await asyncio.sleep(0)  # noqa: TID251  a turn, no time
+        finally:
+            await super().stop()
 
     def _protocol(self) -> asyncio.Protocol:
         server = self._runner.server

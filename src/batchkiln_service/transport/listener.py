@@ -90,8 +90,10 @@ async def _stop_listening(server: asyncio.Server, limiter: ConnectionLimiter) ->
     limiter.is_stopping = True
     for listener in server.sockets:
         asyncio.get_running_loop().remove_reader(listener)
-    await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
-    server.close()
+    try:
+        await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+    finally:
+        server.close()
 
 
 def stop_on_signals() -> asyncio.Event:
