@@ -8,7 +8,7 @@ def main() -> None:
     """Run the command line and exit with its status."""
     # Python looks for cycles after each 700 new objects, which is a tenth of the time of reading a large manifest; its
     # rows are in no cycle.
-    gc.set_threshold(20_000, 50, 100)
+    gc.set_threshold(50_000, 20, 100)
     try:
         from batchkiln.cli.main import run_program  # noqa: PLC0415  Ctrl-C may arrive during the import
         from batchkiln.cli.streams import flush_streams, prepare_streams  # noqa: PLC0415  as above

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, Literal, ParamSpec
 
 import click
-from click.shell_completion import CompletionItem
 
 from batchkiln.cli.output import (
     is_terminal,
@@ -26,6 +25,8 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.object_storage import StorageSettings, configure as configure_storage
 
 if TYPE_CHECKING:  # the help of a command needs none of these
+    from click.shell_completion import CompletionItem
+
     from batchkiln.api import QueueLocation
     from batchkiln.config import Config
 
@@ -261,7 +262,7 @@ class JobName(click.ParamType):  # type: ignore[type-arg]  # not generic before 
 
     name = "job"
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         """Return the jobs whose names start with `incomplete`, or none if the queue cannot be read."""
         del param
         return _completed(lambda: _job_names(ctx), incomplete)
@@ -272,7 +273,7 @@ class ItemName(click.ParamType):  # type: ignore[type-arg]  # likewise
 
     name = "item"
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         """Return the first items whose names start with `incomplete`."""
         del param
         return _completed(lambda: _item_names(ctx, incomplete), incomplete)
@@ -283,7 +284,7 @@ class ProfileName(click.ParamType):  # type: ignore[type-arg]  # likewise
 
     name = "profile"
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         """Return the profiles whose names start with `incomplete`."""
         del param
         return _completed(lambda: sorted(common_of(ctx).load_config().profiles), incomplete)
@@ -294,14 +295,16 @@ class ModelName(click.ParamType):  # type: ignore[type-arg]  # likewise
 
     name = "model"
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         """Return the models whose names start with `incomplete`."""
         del ctx, param
         return _completed(_model_names, incomplete)
 
 
-def _completed(names: Callable[[], Sequence[str]], incomplete: str) -> list[CompletionItem]:
+def _completed(names: Callable[[], Sequence[str]], incomplete: str) -> "list[CompletionItem]":
     """Return the names that start with a text; none if they cannot be read."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415  only the shell asks
+
     try:
         return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
     except Exception:  # noqa: BLE001  a failed completion must not print into the user's command line

@@ -15,7 +15,7 @@ from batchkiln.cli.output import print_error, print_json_lines, print_status, wr
 from batchkiln.cli.recorded_help import recorded
 from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, Diagnostic, ExitStatus, InputError
-from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
+from batchkiln.core.filename_encoding import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.suggestions import closest, did_you_mean
 
 _WRONG_NUMBER: Final = re.compile("is not a valid (integer|float)(?: range)?")

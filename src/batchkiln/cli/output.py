@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -130,7 +129,11 @@ def _with_marks(lines: list[str]) -> Iterator[tuple[str, bool]]:
 
 def columns_of_output() -> int:
     """Return the columns of standard output. Without a terminal, they are the same many under all circumstances."""
-    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _COLUMNS_WITHOUT_TERMINAL
+    if not is_terminal(sys.stdout):
+        return _COLUMNS_WITHOUT_TERMINAL
+    import shutil  # noqa: PLC0415  slow to import
+
+    return shutil.get_terminal_size().columns
 
 
 def _visible_length(text: str) -> int:

@@ -27,16 +27,14 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from batchkiln.config.features import Hook, Notifier, ObjectStorage
 from batchkiln.config.http_file import HttpSection
 from batchkiln.config.model import (
     LOCAL,
     Account,
     Address,
     Config,
-    Hook,
     KeySource,
-    Notifier,
-    ObjectStorage,
     Profile,
     QueueSetting,
     Traces,

@@ -5,21 +5,23 @@ named by the place where it is stored, and is read only when it is needed (Law 8
 """
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urlsplit
 
-from batchkiln.config.http_settings import HttpSettings
-from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import InputError, InputErrors
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.response_rules import ReplyRules
 from batchkiln.core.suggestions import closest, did_you_mean
-from batchkiln.object_storage import StorageSettings
+
+if TYPE_CHECKING:
+    from batchkiln.config.features import Hook, Notifier, ObjectStorage
+    from batchkiln.config.http_settings import HttpSettings
+    from batchkiln.core.credit_price import CreditPrice
 
 LOCAL: Final = "local"
 ENV: Final = "env"
@@ -121,7 +123,7 @@ class Profile:
     folder: Path = field(default_factory=Path)
     allow_http_links: bool = False
     replies: ReplyRules = field(default_factory=ReplyRules)
-    credit_price: CreditPrice | None = None
+    credit_price: "CreditPrice | None" = None
     proxy: "Address | str | None" = None
 
     @property
@@ -192,37 +194,6 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Notifier:
-    """A recipient of notifications: an Apprise URL or a webhook, never both. If `events` is None, it gets all kinds."""
-
-    name: str
-    apprise: Address | None = None
-    webhook: Address | None = None
-    secret: KeySource | None = None
-    events: frozenset[str] | None = None
-
-    def url(self) -> str:
-        """Return the recipient's URL. Raise `InputError`, which does not show the URL, if it is missing or invalid."""
-        address = self.apprise or self.webhook
-        assert address is not None, "a notifier has exactly one address"
-        url = address.read()
-        if not url:
-            raise InputError(f"notifier {self.name}: no URL found in {address}; set it, or remove the notifier")
-        if self.webhook is not None and not is_web(url):
-            raise InputError(f"notifier {self.name}: the URL in {address} begins with neither https:// nor http://")
-        return url
-
-    def secret_text(self) -> str | None:
-        """Return the secret that webhook messages are signed with, or None. Raise `InputError` if it is missing."""
-        if self.secret is None:
-            return None
-        text = self.secret.read(Path())
-        if not text:
-            raise InputError(f"notifier {self.name}: no secret found in {self.secret}; set it, or remove `secret_env`")
-        return text
-
-
-@dataclass(frozen=True, slots=True)
 class QueueSetting:
     """The queue's settings: its location, and the options for a queue in a database.
 
@@ -233,56 +204,6 @@ class QueueSetting:
     place: str | None = None
     may_lose_commits: bool = False
     shared_dir: Path | str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """The program `on_saved` with its bounds. `command` has fields in braces; it runs in `folder`, without a shell.
-
-    `at_once` is the number of programs at a time. It can have one item made again at most `redos` times, and all items
-    of a job together for at most `redo_credits`.
-    """
-
-    FIELDS: ClassVar[tuple[str, ...]] = (
-        *("path", "job", "item", "index", "version", "output", "file", "media_type", "model", "mode"),
-        *("generation_id", "sha256"),
-    )
-    FIELD: ClassVar[re.Pattern[str]] = re.compile(r"\{\{|\}\}|\{([a-z_0-9]*)\}")
-
-    command: tuple[str, ...]
-    folder: Path
-    at_once: int = 2
-    timeout_seconds: float = 60.0
-    redos: int = 2
-    redo_credits: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectStorage:
-    """The options of fsspec's file systems by scheme, and the bytes that local copies of objects may have.
-
-    An option's value is a text, number, truth value, mapping, or the place of a secret.
-    """
-
-    options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    copies_bytes: int = 4 << 30
-
-    def read(self) -> StorageSettings:
-        """Return the settings with their secrets. Raise `InputError` if one is missing."""
-        options = {scheme: self._read(options, scheme) for scheme, options in self.options.items()}
-        return StorageSettings(options, self.copies_bytes)
-
-    def _read(self, options: Mapping[str, object], place: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in options.items():
-            here = f"{place}.{name}"
-            if isinstance(value, KeySource):
-                found[name] = value.read(Path())
-                if not found[name]:
-                    raise InputError(f"object_storage.{here}: nothing found in {value}; set it, or remove the option")
-            else:
-                found[name] = self._read(value, here) if isinstance(value, Mapping) else value
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,14 +223,14 @@ class Config:
         self,
         profiles: Mapping[str, Profile],
         default: str,
-        notifiers: Iterable[Notifier] = (),
+        notifiers: "Iterable[Notifier]" = (),
         *,
         confirm_above_credits: int | None = None,
         traces: Traces | None = None,
-        on_saved: Hook | None = None,
-        object_storage: ObjectStorage | None = None,
+        on_saved: "Hook | None" = None,
+        object_storage: "ObjectStorage | None" = None,
         env_file: Path | None = None,
-        http: HttpSettings = HttpSettings(),  # noqa: B008  frozen
+        http: "HttpSettings | None" = None,
     ) -> None:
         """Take profiles by name, the default one's name, and the settings; None means the default value."""
         self.profiles = dict(profiles)
@@ -319,9 +240,23 @@ class Config:
         self.env_file = env_file
         self.file_variables: frozenset[str] = frozenset()  # the names of the variables that are in `env_file`
         self.on_saved = on_saved
-        self.object_storage = object_storage or ObjectStorage()
-        self.http = http
+        self._object_storage = object_storage
+        self._http = http
         self.confirm_above_credits = CONFIRM_ABOVE_CREDITS if confirm_above_credits is None else confirm_above_credits
+
+    @cached_property
+    def http(self) -> "HttpSettings":
+        """The settings of the HTTP server."""
+        from batchkiln.config.http_settings import HttpSettings  # noqa: PLC0415  few commands need it
+
+        return self._http or HttpSettings()
+
+    @cached_property
+    def object_storage(self) -> "ObjectStorage":
+        """The settings of object storage."""
+        from batchkiln.config.features import ObjectStorage  # noqa: PLC0415  as above
+
+        return self._object_storage or ObjectStorage()
 
     def profile(self, name: str | None) -> Profile:
         """Return a profile by name, or the default one. Raise `InputError` for an unknown name."""

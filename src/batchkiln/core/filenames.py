@@ -9,7 +9,6 @@ Letter case is kept: on a file system that ignores it, ids that differ only in c
 """
 
 import re
-import sys
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -295,15 +294,3 @@ _SHAPES: Final = {"job": "J", "item": "I", "index": "N", "ext": "E", "output": "
 # A part beside free text can be separated from it if it is equal for all items, or is an extension or number that
 # something other than digits delimits. An index can also be separated from any text without a digit beside it.
 _READS_BACK: Final = re.compile(r"(?:[Jcd]|Ed*c)*I(?:[Jcd]|cd*E)*|[Jcd]*N(?:c.*)?|(?:.*c)?N(?:[Jcd]|cd*E)*")
-
-
-FILENAME_ENCODING_ERROR: Final = (
-    "Python cannot encode every file name in this locale "
-    f"(the file system's encoding is {sys.getfilesystemencoding()}). "
-    "Set PYTHONUTF8=1, or a UTF-8 locale such as LC_ALL=C.UTF-8, and run the same command again"
-)
-
-
-def can_encode_filenames() -> bool:
-    """Return whether this system can write any character in a file name. If not, a paid result might not be saved."""
-    return sys.getfilesystemencoding().lower().replace("-", "") in {"utf8", "mbcs"}

@@ -18,7 +18,7 @@ from batchkiln.client import fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile, find_file, is_loopback, load_config
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable, StorageError
-from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
+from batchkiln.core.filename_encoding import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.urls import is_url
 from batchkiln.disk_sync import sync_file

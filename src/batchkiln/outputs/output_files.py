@@ -16,7 +16,7 @@ from typing import Final
 
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import OutputDirNotWritable
-from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
+from batchkiln.core.filename_encoding import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.job import SavedFile, Sidecar
 from batchkiln.core.origin import tells_same
 from batchkiln.core.responses import DownloadTruncated

@@ -65,7 +65,7 @@ def unpriced_groups(
         yield UnpricedGroup(
             job=manifest.spec.name,
             model=entry.model,
-            mode=entry.mode,
+            mode=recipe.mode,
             parameters=dict(recipe.parameters),
             images=recipe.inputs_count,
             items=entry.count,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from batchkiln.core.calls import Outage, PastOutage
 from batchkiln.presentation.formatting import (
     format_minute,
     format_service_age,
@@ -13,6 +13,9 @@ from batchkiln.presentation.formatting import (
     sanitize,
 )
 from batchkiln.presentation.overview import AccountView
+
+if TYPE_CHECKING:
+    from batchkiln.core.calls import Outage, PastOutage
 
 
 def present_outages(accounts: Iterable[AccountView], *, is_driven: bool) -> Iterator[str]:
@@ -31,7 +34,7 @@ def present_outages(accounts: Iterable[AccountView], *, is_driven: bool) -> Iter
             yield f"The service of {profile} was not available from {since} on: {reason}. The next run tries again"
 
 
-def past_outages(outages: Sequence[PastOutage], time_scales: Mapping[str, float]) -> Iterator[str]:
+def past_outages(outages: "Sequence[PastOutage]", time_scales: Mapping[str, float]) -> Iterator[str]:
     """Yield a sentence for each profile whose service was not available for a time, with its `time_scale` by name.
 
     The outages of a profile's accounts are combined.

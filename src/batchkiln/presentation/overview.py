@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
-from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.forecast import CalendarDay
 from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
@@ -19,10 +18,10 @@ from batchkiln.presentation.chained_inputs import blocker_command, blocker_text
 from batchkiln.presentation.ends import End, JobEnd
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import format_minute, format_service_age, plural, sanitize, service_note
-from batchkiln.presentation.python_words import in_python_words
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
+    from batchkiln.core.credit_price import CreditPrice
     from batchkiln.core.responses import AccountBlocked
     from batchkiln.presentation.account_waits import Wait
     from batchkiln.presentation.worker_views import SharedBy
@@ -48,7 +47,7 @@ class JobView(Shown):
     examples: Mapping[tuple[ItemState, str], str]
     time_scale: float = 1.0
     is_embedded: bool = False
-    credit_price: CreditPrice | None = None
+    credit_price: "CreditPrice | None" = None
     is_driven: bool = True
     stale: int | None = None
     sufficient_budget: int | None = None
@@ -67,6 +66,8 @@ class JobView(Shown):
     @property
     def waits_for_person(self) -> list[str]:
         """What the job waits for from a person, with the calls: choices, reviews, and items without a result."""
+        from batchkiln.presentation.python_words import in_python_words  # noqa: PLC0415  no command needs it
+
         summary = self.summary
         review = review_line(summary)
         lines = [] if review is None else [f"{review}, then `queue.keep({summary.name!r}, [ID])`"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from batchkiln.core.calls import Misunderstood, Outage
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
@@ -17,6 +16,7 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import logged_requests, usages
 
 if TYPE_CHECKING:
+    from batchkiln.core.calls import Misunderstood, Outage
     from batchkiln.core.queue_types import Snapshot, Viewpoint
     from batchkiln.core.responses import AccountBlocked
 
@@ -36,8 +36,8 @@ class AccountSummary:
     usage: DayUsage
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
-    misunderstood: tuple[Misunderstood, ...] = ()
-    outage: Outage | None = None
+    misunderstood: "tuple[Misunderstood, ...]" = ()
+    outage: "Outage | None" = None
     key_missing: str | None = None
     refused: "AccountBlocked | None" = None
 
@@ -62,8 +62,8 @@ class AccountStanding:
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
     is_ready: bool
-    misunderstood: tuple[Misunderstood, ...] = ()
-    outage: Outage | None = None
+    misunderstood: "tuple[Misunderstood, ...]" = ()
+    outage: "Outage | None" = None
     key_missing: str | None = None
     refused: "AccountBlocked | None" = None
 
@@ -129,7 +129,7 @@ class Accounts:
         """Return a profile's requests of the `last_seconds` before its last request, oldest first."""
         return logged_requests(self._connection, profile, last_seconds)
 
-    def misunderstood(self, account_id: int) -> tuple[Misunderstood, ...]:
+    def misunderstood(self, account_id: int) -> "tuple[Misunderstood, ...]":
         """Return the calls whose replies the account's worker could not read."""
         return misunderstood(self._connection, account_id)
 
@@ -149,7 +149,7 @@ def _refused(row: Row) -> "AccountBlocked | None":
     return None if row["refused"] is None else blocked_of(*json.loads(row["refused"]))
 
 
-def _account(row: Row, not_understood: tuple[Misunderstood, ...]) -> AccountSummary:
+def _account(row: Row, not_understood: "tuple[Misunderstood, ...]") -> AccountSummary:
     usage = DayUsage(
         creates=row["creates"] or 0,
         reads=row["reads"] or 0,

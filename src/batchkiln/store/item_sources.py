@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from batchkiln.core.job import Verdict
 from batchkiln.core.states import ItemState
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
@@ -84,6 +83,8 @@ def stale_counts(connection: Session) -> Counter[str]:
 
 
 def _source(row: Row, lacking: Mapping[int, tuple[str, ItemState]]) -> ItemSource:
+    from batchkiln.core.job import Verdict  # noqa: PLC0415  few items have a source
+
     was_sent = row["own_state"] not in {ItemState.QUEUED, ItemState.CANCELED}
     offered, sha256 = row["offered"], row["sha256"]
     is_stale = was_sent and None not in {offered, sha256} and offered != sha256

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
-from batchkiln.core.job import AttemptState, Recipe
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import FINAL_STATES, UNDER_WAY, ItemState
@@ -28,6 +27,7 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 if TYPE_CHECKING:
+    from batchkiln.core.job import AttemptState, Recipe
     from batchkiln.core.queue_types import Outstanding, Scope
 
 WAITING: Final = "waiting"
@@ -82,7 +82,7 @@ class ProblemGroup:
     code: str
     count: int
     example: str | None
-    attempt: AttemptState | None = None
+    attempt: "AttemptState | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class Jobs:
             filename=job["filename"],
         )
 
-    def unquoted(self, job_name: str, *, limit: int) -> list[tuple[Recipe, int]]:
+    def unquoted(self, job_name: str, *, limit: int) -> "list[tuple[Recipe, int]]":
         """Return the first recipes of queued items without a quote, each with the number of these items."""
         job = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
         params = {"job_id": job["id"], "profile": job["profile"], "limit": limit}
@@ -432,6 +432,8 @@ def _under_way(row: Row) -> UnderWay:
 
 
 def _problem_group(row: Row) -> ProblemGroup:
+    from batchkiln.core.job import AttemptState  # noqa: PLC0415  most jobs have no problem
+
     attempt = row["attempt_state"]
     return ProblemGroup(
         state=ItemState(row["state"]),

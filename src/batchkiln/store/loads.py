@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from batchkiln.core.durations import Durations
 from batchkiln.core.forecast import ItemClass, JobLoad, with_poll_delay
-from batchkiln.core.job import Mode
 from batchkiln.core.polling import Kind
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
@@ -48,7 +47,7 @@ class RecipeCount:
     state: ItemState
     count: int
     model: str
-    mode: Mode
+    is_video: bool
     price_key: str
     cost_credits: int | None
     max_cost_credits: int | None
@@ -58,7 +57,7 @@ class RecipeCount:
     @property
     def kind(self) -> Kind:
         """The properties that decide how long such an item takes."""
-        return Kind(self.price_key, self.mode.makes_video, self.model, self.output_seconds)
+        return Kind(self.price_key, self.is_video, self.model, self.output_seconds)
 
 
 class Loads:
@@ -97,11 +96,11 @@ class Loads:
                 state=ItemState(row["state"]),
                 count=row["n"],
                 model=row["model"],
-                mode=Mode(row["mode"]),
+                is_video=bool(row["is_video"]),
                 price_key=row["price_key"],
                 cost_credits=row["cost_credits"],
                 max_cost_credits=row["max_cost_credits"],
-                output_seconds=output_seconds(json.loads(row["parameters"]), Mode(row["mode"]).makes_video),
+                output_seconds=output_seconds(json.loads(row["parameters"]), bool(row["is_video"])),
                 began_at=None if row["began_at"] is None else from_milliseconds(row["began_at"]),
             )
             for row in rows

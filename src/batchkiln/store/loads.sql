@@ -7,7 +7,8 @@ WHERE j.is_paused = 0 AND j.profile = :profile
 ORDER BY j.id;
 
 -- name: forecast_classes  (items under way are already paid: they take time but no credits; waiting ones follow. `began_at` is their average)
-SELECT t.recipe_id, CASE WHEN t.state = 'waiting' THEN 'queued' ELSE t.state END AS state, t.n, r.model, r.mode, r.parameters, r.price_key, r.max_cost_credits, q.cost_credits,
+SELECT t.recipe_id, CASE WHEN t.state = 'waiting' THEN 'queued' ELSE t.state END AS state, t.n, r.model,
+       r.mode IN ('text-to-video', 'image-to-video') AS is_video, r.parameters, r.price_key, r.max_cost_credits, q.cost_credits,
        CASE WHEN t.state IN ('submitting', 'active') THEN (
            SELECT CAST(avg(a.recorded_at) AS INTEGER)
            FROM item AS i

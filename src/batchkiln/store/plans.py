@@ -246,7 +246,7 @@ class _RecipeCounter:
                 state=ItemState.QUEUED,
                 count=self._queued[recipe_id],
                 model=recipe.model,
-                mode=recipe.mode,
+                is_video=recipe.mode.makes_video,
                 output_seconds=output_seconds(dict(recipe.parameters), recipe.mode.makes_video),
                 price_key=self._price_keys[recipe_id],
                 cost_credits=self._quotes.get(self._price_keys[recipe_id]),

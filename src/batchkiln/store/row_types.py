@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from batchkiln.core.calls import Outage
-from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
 from batchkiln.core.polling import Kind
 from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
@@ -14,6 +12,8 @@ from batchkiln.core.waits import WaitReason
 from batchkiln.store.session import Row
 
 if TYPE_CHECKING:
+    from batchkiln.core.calls import Outage
+    from batchkiln.core.job import Attempt, InputFile, Order, Recipe
     from batchkiln.core.queue_types import Viewpoint
     from batchkiln.core.responses import AccountBlocked
 
@@ -40,8 +40,10 @@ def output_seconds(parameters: Mapping[str, object], is_video: bool) -> float | 
     return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None
 
 
-def attempt_of(row: Row) -> Attempt:
+def attempt_of(row: Row) -> "Attempt":
     """Build an attempt from its row."""
+    from batchkiln.core.job import Attempt, AttemptState  # noqa: PLC0415  `status` needs none of these classes
+
     return Attempt(
         id=row["id"],
         item_id=row["item_id"],
@@ -68,8 +70,10 @@ def is_for(viewpoint: "Viewpoint", job: Row) -> bool:
     return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
 
 
-def recipe_of(row: Row) -> Recipe:
+def recipe_of(row: Row) -> "Recipe":
     """Build a recipe from a row that has its columns."""
+    from batchkiln.core.job import Mode, Recipe  # noqa: PLC0415  as above
+
     return Recipe(
         model=row["model"],
         mode=Mode(row["mode"]),
@@ -80,8 +84,10 @@ def recipe_of(row: Row) -> Recipe:
     )
 
 
-def input_file_of(row: Row) -> InputFile:
+def input_file_of(row: Row) -> "InputFile":
     """Build an input file from its row."""
+    from batchkiln.core.job import InputFile  # noqa: PLC0415  as above
+
     return InputFile(path=row["path"], sha256=row["sha256"], size_bytes=row["size_bytes"], media_type=row["media_type"])
 
 
@@ -107,12 +113,18 @@ def blocked_of(problem: str, code: str, message: str) -> "AccountBlocked":
     return AccountBlocked(AccountProblem(problem), ErrorInfo(code, message))
 
 
-def outage_of(row: Row) -> Outage | None:
+def outage_of(row: Row) -> "Outage | None":
     """Build an account's present outage from its two columns."""
     since, reason = row["outage_since"], row["outage_reason"]
-    return None if since is None else Outage(from_milliseconds(since), reason)
+    if since is None:
+        return None
+    from batchkiln.core.calls import Outage  # noqa: PLC0415  as above
+
+    return Outage(from_milliseconds(since), reason)
 
 
-def order_of(text: str) -> Order:
+def order_of(text: str) -> "Order":
     """Return a job's order from its stored text."""
+    from batchkiln.core.job import Order  # noqa: PLC0415  as above
+
     return Order(text)

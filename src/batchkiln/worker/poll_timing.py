@@ -10,8 +10,9 @@ from datetime import datetime
 from math import inf
 from typing import Final
 
+from batchkiln.core.duration_model import REMEMBERED, DurationModel, Guess, guess_from
 from batchkiln.core.job import Attempt
-from batchkiln.core.polling import REMEMBERED, DurationModel, Guess, Kind, Observation, guess_from
+from batchkiln.core.polling import Kind, Observation
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.timestamps import ClockReading
 

@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from batchkiln.core.polling import DurationModel, Guess, Observation, guess_from
+from batchkiln.core.duration_model import DurationModel, Guess, guess_from
+from batchkiln.core.polling import Observation
 
 INTERVAL = 10.0
 USUAL = Guess(20.0)

@@ -7,7 +7,8 @@ from statistics import NormalDist
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from batchkiln.core.polling import DurationModel, Guess, Observation
+from batchkiln.core.duration_model import DurationModel, Guess
+from batchkiln.core.polling import Observation
 
 INTERVAL = 10.0
 LONG = 5 * 3600.0
