@@ -92,7 +92,8 @@ class Guide:
         self.chosen = {name: self.draw.randint(1, VARIANTS) for name in self.names}
         clips = self.birds + len(REDONE)
         self.cost = self.birds * VARIANTS * PICTURE_CREDITS + clips * CLIP_CREDITS
-        self._environment = environment(HOME=str(self.folder), COLUMNS="120")
+        own = {f"XDG_{kind}_HOME": str(self.folder / kind.lower()) for kind in ("CONFIG", "STATE", "CACHE")}
+        self._environment = environment(COLUMNS="120", **own)  # with another HOME, no command could be forked
 
     # --- the page ---
 

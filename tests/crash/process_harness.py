@@ -16,12 +16,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import av
 from PIL import Image
 
 from crash.service_books import Books
 from crash.small_disk import SmallDisk
+from support.programs import environment, start
 from support.tcp_gate import free_port
 
 PATIENCE_SECONDS = 600.0
@@ -79,6 +81,7 @@ class Ground:
     disk: SmallDisk | None = None  # whose mounts batchkiln sees; None: those of everybody
     queue: str = ".batchkiln/queue.db"
     out: str = "out"
+    is_forked: bool = False  # true where neither a start nor a signal is what a test is about
 
     def prepare(self) -> None:
         """Write the configurations and the manifest."""
@@ -106,9 +109,9 @@ class Ground:
         """All prompts of the manifest."""
         return [*self.image_prompts, *self.clip_prompts]
 
-    def serve(self) -> subprocess.Popen[bytes]:
+    def serve(self) -> subprocess.Popen[str]:
         """Start the service and wait until it listens."""
-        process = _start(["serve", "--config", "service.yaml"], self.folder, log="serve.log")
+        process = self._begin(["serve", "--config", "service.yaml"], log="serve.log")
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
@@ -118,14 +121,22 @@ class Ground:
             time.sleep(0.02)
         raise AssertionError("the service did not start")
 
-    def run(self) -> subprocess.Popen[bytes]:
+    def run(self) -> subprocess.Popen[str]:
         """Start batchkiln on the manifest."""
         return self.start("run", "manifest.yaml")
 
-    def start(self, *arguments: str, log: str = "run.log") -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, log: str = "run.log") -> subprocess.Popen[str]:
         """Start a command of batchkiln on the queue."""
         entrance = self.disk.entrance(self.folder) if self.disk else []
-        return _start([*arguments, "--queue", self.queue, "-q"], self.folder, log=log, entrance=entrance)
+        return self._begin([*arguments, "--queue", self.queue, "-q"], log=log, entrance=entrance)
+
+    def _begin(self, arguments: list[str], *, log: str, entrance: Sequence[str] = ()) -> subprocess.Popen[str]:
+        with (self.folder / log).open("ab") as stream:
+            given: dict[str, Any] = {"cwd": self.folder, "env": environment(), "stdin": subprocess.DEVNULL}
+            given |= {"stdout": stream.fileno(), "stderr": stream.fileno()}
+            if not entrance:
+                return start(arguments, is_forked=self.is_forked, **given)
+            return subprocess.Popen([*entrance, sys.executable, "-m", "batchkiln", *arguments], text=True, **given)
 
     def log(self, name: str = "run.log") -> str:
         """Return what commands have written."""
@@ -135,7 +146,7 @@ class Ground:
         """Ask batchkiln how far it is."""
         entrance = self.disk.entrance(self.folder) if self.disk else []
         command = [*entrance, sys.executable, "-m", "batchkiln", "status", JOB, "--json", "--queue", self.queue]
-        output = subprocess.run(command, cwd=self.folder, env=_surroundings(), capture_output=True, check=True).stdout
+        output = subprocess.run(command, cwd=self.folder, env=environment(), capture_output=True, check=True).stdout
         status: dict[str, object] = json.loads(output)
         return status
 
@@ -169,24 +180,6 @@ class Ground:
         return self.disk.seen(self.folder / name) if self.disk else self.folder / name
 
 
-def _start(arguments: list[str], folder: Path, *, log: str, entrance: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    with (folder / log).open("ab") as stream:
-        return subprocess.Popen(
-            [*entrance, sys.executable, "-m", "batchkiln", *arguments],
-            cwd=folder,
-            env=_surroundings(),
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-        )
-
-
-def _surroundings() -> dict[str, str]:
-    """Let processes run the code of this checkout, whatever is installed."""
-    source = str(Path(__file__).parents[2] / "src")
-    return os.environ | {"PYTHONPATH": os.pathsep.join([source, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])}
-
-
 def open_media(path: Path) -> None:
     """Decode an image whole, or the first frame of a clip."""
     if path.suffix == ".mp4":
@@ -197,7 +190,7 @@ def open_media(path: Path) -> None:
             image.load()
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: subprocess.Popen[str]) -> None:
     """SIGKILL, and collect."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGKILL)
@@ -235,7 +228,7 @@ def run_with_kills(ground: Ground, *, kills: int, target: str, seed: int, expect
         kill(service)
 
 
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+def _wait(process: subprocess.Popen[str], seconds: float) -> int | None:
     try:
         return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:

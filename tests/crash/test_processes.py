@@ -38,7 +38,7 @@ def test_signals_cost_nothing_twice_and_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_queue_has_one_driver_and_takes_more_meanwhile(tmp_path: Path) -> None:
     """Law 4, Law 9: a second run is told who works, an enqueue adds to it, and who comes after a kill goes on."""
-    ground = Ground(tmp_path, IMAGES[:6], [], scale=120.0)
+    ground = Ground(tmp_path, IMAGES[:6], [], scale=120.0, is_forked=True)
     with proxying(ground.port, seed=0) as proxy:
         ground.door = proxy.port
         with trials.serving(ground):
@@ -66,7 +66,7 @@ def test_queue_has_one_driver_and_takes_more_meanwhile(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_enqueues_side_by_side_are_taken_up_by_work(tmp_path: Path) -> None:
     """Law 9: two at a time of the same manifests: each item is there once, and is done without a restart."""
-    ground = Ground(tmp_path, IMAGES[:3], [], scale=120.0)
+    ground = Ground(tmp_path, IMAGES[:3], [], scale=120.0, is_forked=True)
     with trials.serving(ground), trials.running(ground, "work", "--forever") as work:
         ground.write_manifest("more.yaml", job="more", image_prompts=MORE)
         ground.image_prompts = [*IMAGES[:3], *MORE]
@@ -88,7 +88,7 @@ def test_enqueues_side_by_side_are_taken_up_by_work(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_broken_connections_cost_nothing_twice_and_lose_nothing(tmp_path: Path) -> None:
     """Law 2, Law 3, Law 5, Law 7: whatever of a request or a reply is lost on the way, no limit is overstepped."""
-    ground = Ground(tmp_path, IMAGES, [], scale=120.0)
+    ground = Ground(tmp_path, IMAGES, [], scale=120.0, is_forked=True)
     with proxying(ground.port, seed=4, share=0.3) as proxy:
         ground.door = proxy.port
         with trials.serving(ground):
@@ -101,7 +101,7 @@ def test_broken_connections_cost_nothing_twice_and_lose_nothing(tmp_path: Path) 
 @pytest.mark.long
 def test_commands_beside_a_later_run_leave_its_log(tmp_path: Path) -> None:
     """Law 1: the first run closed the queue, so the second one opens it without a log; each command closes it again."""
-    ground = Ground(tmp_path, IMAGES, [], scale=120.0)
+    ground = Ground(tmp_path, IMAGES, [], scale=120.0, is_forked=True)
     beside = "status", "enqueue more.yaml", f"items {JOB}", "pause more", "doctor", "unpause more"
     with proxying(ground.port, seed=0) as proxy:
         ground.door = proxy.port

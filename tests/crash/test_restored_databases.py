@@ -26,6 +26,7 @@ RESTORED_AFTER: Final = 21
 SCALE: Final = 12.0  # a generation takes a second or two
 HASTY_SCALE: Final = 60.0  # all between the copy and its restore happens between two renewals of the workers
 TRIES: Final = 10
+LOOK_SECONDS: Final = 0.5  # between looks that are processes
 ELSEWHERE: Final = "kiln_again"
 
 pytestmark = [pytest.mark.postgres, pytest.mark.long]
@@ -190,7 +191,7 @@ class Fleet:
 def drive_past(backup: Backup, fleet: Fleet) -> None:
     """Copy the database while workers drive it, and let them go on."""
     fleet.start(*MACHINES)
-    wait_until(fleet.are_sending, fleet.shared.said)
+    wait_until(fleet.are_sending, fleet.shared.said, pause_seconds=LOOK_SECONDS)
     manifest = fleet.shared.manifest("birds", items=ITEMS)
     status, _, said = fleet.shared.call("enqueue", manifest, config=fleet.configs["fra"])
     assert status == 0, said
@@ -211,12 +212,12 @@ def test_restored_backup_is_driven_by_nobody_before_each_machine_is_there(kind: 
         fleet.use(backup.database)
         paid = fleet.generations()
         fleet.start("ams")
-        wait_until(lambda: fleet.awaited() == 2, shared.said)
+        wait_until(lambda: fleet.awaited() == 2, shared.said, pause_seconds=LOOK_SECONDS)
         wait_until(fleet.has_told, shared.said)  # it has looked for accounts to take
         alone = fleet.generations()
         told = [shared.call(command, config=fleet.configs["fra"])[1] for command in ("workers", "status")]
         fleet.start("fra", "par")
-        wait_until(fleet.is_done, shared.said)
+        wait_until(fleet.is_done, shared.said, pause_seconds=LOOK_SECONDS)
         waits_for = fleet.awaited()
         fleet.end(signal.SIGTERM)
 
@@ -236,7 +237,7 @@ def test_backup_that_is_restored_under_living_workers_pays_nothing_twice(
         drive_past(backup, fleet)
 
         backup.restore()
-        wait_until(fleet.is_done, shared.said)
+        wait_until(fleet.is_done, shared.said, pause_seconds=LOOK_SECONDS)
         logs = [path.read_text() for path in shared.folder.glob("*.log")]
         fleet.end(signal.SIGTERM)
 

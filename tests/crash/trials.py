@@ -91,7 +91,7 @@ def tells_of_full_disk(words: str) -> bool:
     return has_reason and has_remedy and "[error" not in words and "Traceback" not in words
 
 
-def is_driving(ground: Ground, process: subprocess.Popen[bytes]) -> bool:
+def is_driving(ground: Ground, process: subprocess.Popen[str]) -> bool:
     """Tell whether a process has taken the queue."""
     queue = ground.seen(ground.queue)
     with (
@@ -119,7 +119,7 @@ def requests(ground: Ground) -> int:
     return len(Books.read(ground.folder / "service").requests)
 
 
-def wait_until(ground: Ground, process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
+def wait_until(ground: Ground, process: subprocess.Popen[str], is_so: Callable[[], bool]) -> None:
     """Wait for something that a process does; fail where it ends without."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
@@ -128,7 +128,7 @@ def wait_until(ground: Ground, process: subprocess.Popen[bytes], is_so: Callable
         time.sleep(0.01)
 
 
-def first_to_end(*processes: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+def first_to_end(*processes: subprocess.Popen[str]) -> subprocess.Popen[str]:
     """Wait until one of several processes has ended, and return it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
@@ -140,7 +140,7 @@ def first_to_end(*processes: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]
 
 
 @contextmanager
-def serving(ground: Ground) -> Iterator[subprocess.Popen[bytes]]:
+def serving(ground: Ground) -> Iterator[subprocess.Popen[str]]:
     """Write what is needed, and let the service run."""
     ground.prepare()
     with _ended(ground.serve()) as service:
@@ -148,14 +148,14 @@ def serving(ground: Ground) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextmanager
-def running(ground: Ground, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(ground: Ground, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Let a command run: `run` on the manifest where none is named."""
     with _ended(ground.start(*arguments) if arguments else ground.run()) as process:
         yield process
 
 
 @contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:

@@ -54,7 +54,7 @@ def test_worker_outlives_a_database_that_is_away(shared: SharedQueue, way: Gate)
     (lost, *_) = (line for line in log.read_text().splitlines() if "database_lost" in line)
     assert "connect again by itself" in lost
     assert "un the command again" not in lost
-    wait_until(lambda: shared.done(config) == 30 or worker.poll() is not None, shared.said)
+    wait_until(lambda: shared.done(config) == 30 or worker.poll() is not None, shared.said, pause_seconds=0.5)
     assert worker.poll() is None, shared.said()
 
 

@@ -84,7 +84,9 @@ def test_run_waits_for_its_job_while_its_address_is_anothers(shared: SharedQueue
     config = shared.machine("fra-1")
     undriven = shared.call("enqueue", shared.manifest("foxes", items=1), config=config)
     worker = shared.work("fra-1", config=config)
-    wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)
+    wait_until(
+        lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said, pause_seconds=0.5
+    )
     driven = shared.call("enqueue", shared.manifest("owls", items=1), config=config)
 
     code, out, said = shared.call("run", shared.manifest("birds", items=6), "--egress", "fra-1", config=config)
@@ -115,7 +117,7 @@ def test_account_without_a_key_here_is_left_and_reported(shared: SharedQueue) ->
     manifests = [shared.manifest(account, items=2, accounts=[account]) for account in ("anna", "ben")]
     assert shared.call("enqueue", *manifests, config=config)[0] == 0
     shared.work("fra-1", config=config)
-    wait_until(lambda: shared.done(config) == 2, shared.said)
+    wait_until(lambda: shared.done(config) == 2, shared.said, pause_seconds=0.5)
 
     status = shared.call("status", config=config)[1]
     found = shared.document("workers", config=config)["undriven"]
@@ -149,7 +151,9 @@ def test_run_learns_from_the_queue_that_the_driven_accounts_have_no_credits(tmp_
     ):
         config = shared.machine("fra-1")
         shared.work("fra-1", config=config)
-        wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)
+        wait_until(
+            lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said, pause_seconds=0.5
+        )
 
         code, _, said = shared.call("run", shared.manifest("birds", items=3), "--egress", "fra-1", config=config)
 
@@ -165,7 +169,9 @@ def test_run_learns_from_the_queue_that_the_key_of_the_driven_account_is_refused
     (shared.folder / config).write_text(text.replace("service/key-anna", "old-key"))
     (shared.folder / "old-key").write_text("an-api-key-that-nobody-issued")
     shared.work("fra-1", config=config)
-    wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)
+    wait_until(
+        lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said, pause_seconds=0.5
+    )
 
     code, _, said = shared.call(
         "run", shared.manifest("birds", items=1, accounts=["anna"]), "--egress", "fra-1", config=config
@@ -190,7 +196,9 @@ def test_another_limit_for_the_same_address_is_refused(shared: SharedQueue) -> N
     """Both workers would count requests of the same address against different limits."""
     config = shared.machine("fra-1")
     shared.work("fra-1", config=config)
-    wait_until(lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said)
+    wait_until(
+        lambda: shared.call("workers", "--check", "fra-1", config=config)[0] == 0, shared.said, pause_seconds=0.5
+    )
 
     code, _, said = shared.call("work", "--forever", "--egress", "fra-1", config=shared.machine("fra-9", limit=60))
 
