@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from .log_silencing import silence
-from .restores import ACCOUNTS_MOST, RESTORES, play_restores
+from .restores import RESTORES, play_restores
 from .simulated_world import RESTORED
 
+FIXED_SEEDS = (0, 3, 7)
+"""One, four and eight accounts; `sweep.py --short`, a part of CI, draws others."""
 CLOCK_SEED = 2055
 """Eight accounts ask for the service's time right after a restore, when their address has no request left."""
 SENT_SEED = 23118000002
@@ -22,7 +24,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [*range(ACCOUNTS_MOST), CLOCK_SEED, SENT_SEED])
+@pytest.mark.parametrize("seed", [*FIXED_SEEDS, CLOCK_SEED, SENT_SEED])
 def test_older_copy_of_a_queue_pays_nothing_twice(seed: int) -> None:
     """Laws 2 and 5: with one to eight accounts; what the copy lacks is replayed by the account that sent it."""
     outcome = play_restores(seed)
