@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from itertools import product
+from contextlib import suppress
 
 import pytest
 
@@ -73,15 +73,15 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(ItemState, Event)))
-def test_each_pair_moves_as_the_contract_says_or_breaks(state: ItemState, event: Event) -> None:
+@pytest.mark.parametrize("state", ItemState)
+def test_each_pair_moves_as_the_contract_says_or_breaks(state: ItemState) -> None:
     """Law 9: a move outside the table is a bug and stops the program; one inside leads where it should."""
-    expected = EXPECTED[state].get(event)
-    if expected is None:
-        with pytest.raises(InvariantBroken):
-            apply(state, event)
-    else:
-        assert apply(state, event) is expected
+    moves = {}
+    for event in Event:
+        with suppress(InvariantBroken):
+            moves[event] = apply(state, event)
+
+    assert moves == EXPECTED[state]
 
 
 def test_every_state_is_reachable_from_the_queue() -> None:
