@@ -24,6 +24,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from batchkiln.disk_sync import sync_file, sync_folder
 from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder
 
 _CRC_DIGITS: Final = 8
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +62,20 @@ class JournalEntry:
 
     def lines(self) -> bytes:
         """Return the entry's line, with the optional values that it has; a refused attempt has a second line."""
-        *others, delivered, urls = (getattr(self, name) for name in _FIELDS)
+        *others, delivered, urls = _VALUES(self)
         more = [list(delivered), list(urls)] if urls else [list(delivered)] if delivered else []
         line = _line([*others, *more])
         return line + _line([self.idempotency_key]) if self.is_refused else line
 
 
 _FIELDS: Final = [field.name for field in fields(JournalEntry)][:-1]
+_VALUES: Final = attrgetter(*_FIELDS)
 _TYPES: Final = [field.type for field in fields(JournalEntry)][:-3]
 
 
 def _line(values: Sequence[object]) -> bytes:
     """Return a line of the journal that begins with its CRC-32."""
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+    text = _ENCODER.encode(values).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 

@@ -38,7 +38,15 @@ def quote_body(connection: Session, item_id: int, account_id: int) -> bytes | No
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> Attempt | None:
+    """Record an attempt as `begin_item` does, and return it without its item's data."""
+    begun = begin_item(connection, new, keep_seconds=keep_seconds)
+    return begun[0] if begun else None
+
+
+def begin_item(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, Row] | None:
     """Record key, bytes, credits and the request's place in the windows, before anything is sent (Law 1).
+
+    Return the attempt, and the data of its item as they were before (`item_request`).
 
     Return None if the plan is out of date: the item left the queue, its quote changed, its images are gone, its job was
     paused or given to other accounts, another account has used the rest of the job's budget (Law 6), or a person has
@@ -71,9 +79,10 @@ def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) 
         event=Event.ATTEMPT_RECORDED,
         now=to_milliseconds(new.request.at),
         attempt_id=attempt.id,
+        job_id=row["job_id"],
         detail={"number": attempt.number, "quote_credits": new.cost_credits},
     )
-    return attempt
+    return attempt, row
 
 
 def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[str]) -> Attempt | None:

@@ -284,6 +284,7 @@ class _Commit:
             item_id=self.row["item_id"],
             now=self.now,
             attempt_id=self.row["id"],
+            job_id=self.row["job_id"],
             state=state,
             error=error,
             detail=detail,

@@ -230,10 +230,31 @@ def _entry_of(row: Row) -> JournalEntry:
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:
     """Begin an attempt as `attempts.begin_attempt` does; return it with its journal entry."""
-    attempt = attempts.begin_attempt(connection, new, keep_seconds=keep_seconds)
-    if attempt is None:
+    begun = attempts.begin_item(connection, new, keep_seconds=keep_seconds)
+    if begun is None:
         return None
-    return attempt, journal_entry(connection, attempt.id)
+    attempt, row = begun
+    is_first = attempt.number == 1
+    return attempt, _first_entry(attempt, row, new) if is_first else journal_entry(connection, attempt.id)
+
+
+def _first_entry(attempt: Attempt, row: Row, new: NewAttempt) -> JournalEntry:
+    """Return the journal entry of an item's first attempt, as it was just recorded; nothing was delivered before."""
+    identity = {name: getattr(attempt, name) for name in ("idempotency_key", "key_fingerprint", "is_video", "body")}
+    return JournalEntry(
+        queue_uid=row["queue_uid"],
+        job=row["job_name"],
+        item=row["item_name"],
+        profile=new.viewpoint.profile,
+        account=new.viewpoint.account,
+        number=attempt.number,
+        idempotency_key=attempt.idempotency_key,
+        key_fingerprint=attempt.key_fingerprint,
+        checksum=attempt_checksum(identity),
+        quote_credits=attempt.quote_credits,
+        recorded_at=to_milliseconds(new.request.at),
+        input_urls=() if row["inputs"] is None else tuple(input_urls(attempt.body)),
+    )
 
 
 def journal_entry(connection: Session, attempt_id: int) -> JournalEntry:

@@ -39,6 +39,7 @@ def transition(
     event: Event,
     now: int,
     attempt_id: int | None = None,
+    job_id: int | None = None,
     error: ErrorInfo | None = None,
     detail: Detail | None = None,
 ) -> ItemState:
@@ -50,7 +51,15 @@ def transition(
     state = apply(expected, event)
     move(connection, item_id, expected, state, event=event, now=now, attempt_id=attempt_id, error=error)
     log_event(
-        connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, error=error, detail=detail
+        connection,
+        event,
+        item_id=item_id,
+        now=now,
+        attempt_id=attempt_id,
+        job_id=job_id,
+        state=state,
+        error=error,
+        detail=detail,
     )
     return state
 
@@ -144,20 +153,25 @@ def log_event(
     item_id: int,
     now: int,
     attempt_id: int | None = None,
+    job_id: int | None = None,
     state: ItemState | None = None,
     error: ErrorInfo | None = None,
     detail: Detail | None = None,
 ) -> None:
-    """Write one line of an item's history. It must contain no link and no key (Law 8)."""
+    """Write one line of an item's history. It must contain no link and no key (Law 8).
+
+    Without `job_id`, the item's row is read for it.
+    """
     facts: dict[str, str | int | bool | None] = dict(detail or {})
     if error is not None:
         facts |= {"code": error.code, "message": error.message}
     short = _SHORT.get((event, state, tuple(facts)))
     values = facts if short is None else list(facts.values())
     connection.execute(
-        query("insert_item_event"),
+        query("insert_item_event" if job_id is None else "insert_event"),
         {
             "at": now,
+            "job_id": job_id,
             "item_id": item_id,
             "attempt_id": attempt_id,
             "kind": short or event,

@@ -56,6 +56,10 @@ SELECT :at, job_id, id, :kind, :state FROM item WHERE id IN (SELECT value FROM j
 INSERT INTO history (at, job_id, item_id, attempt_id, kind, state, detail)
 SELECT :at, job_id, id, :attempt_id, :kind, :state, :detail FROM item WHERE id = :item_id;
 
+-- name: insert_event  (of an item whose job is known)
+INSERT INTO history (at, job_id, item_id, attempt_id, kind, state, detail)
+VALUES (:at, :job_id, :item_id, :attempt_id, :kind, :state, :detail);
+
 -- name: insert_job_event
 INSERT INTO history (at, job_id, kind, detail) VALUES (:at, :job_id, :kind, :detail);
 

@@ -9,7 +9,7 @@ import pytest
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import SavedFile, SavedOutput
-from batchkiln.core.outcomes import DOWNLOADS, UNCHANGED, Download
+from batchkiln.core.outcomes import DOWNLOADS, FACTS, UNCHANGED, Answer, Download, Fact
 from batchkiln.core.queue_changes import (
     InputLost,
     ItemRefused,
@@ -18,11 +18,24 @@ from batchkiln.core.queue_changes import (
     Uploaded,
     UploadsGone,
 )
-from batchkiln.core.queue_types import DownloadTask
+from batchkiln.core.queue_types import DownloadTask, NewAttempt
+from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import GenerationStatus
-from batchkiln.store import attempts, downloads, preparations
-from support.attempt_steps import NOW_MS, accepted, account_of, begin, candidate, downloaded, prepared, quote
-from support.builders import NO, NOON, record as generation
+from batchkiln.store import attempts, downloads, lost_attempts, preparations
+from support.attempt_steps import (
+    NOW_MS,
+    accepted,
+    account_of,
+    answered,
+    begin,
+    candidate,
+    commit,
+    downloaded,
+    prepared,
+    quote,
+    viewpoint_of,
+)
+from support.builders import NO, NOON, day_of, record as generation
 from support.worker_world import World
 
 SAVED = SavedOutput(SavedFile("/out/job/item-1.png", 5, "abc", "image/png"), number=1, listed=1, type="image")
@@ -96,6 +109,31 @@ def test_asset_serves_every_path_of_its_content(world: World) -> None:
     assert attempts.quote_body(world.connection, item, other) is None
     prepared(world, candidate(item), UploadsGone(ours))
     assert attempts.quote_body(world.connection, item, ours) is None
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+@pytest.mark.parametrize("has_image", [False, True])
+def test_journal_gets_what_the_queue_holds(world: World, *, earlier: int, has_image: bool) -> None:
+    """Law 2: the entry is made from what was just recorded, and is the one that would be read from the queue."""
+    owl = world.inputs.put("owl.png", b"owl")
+    world.enqueue("a", inputs=(owl,) if has_image else ())
+    item, viewpoint = world.one("SELECT id FROM item WHERE name = 'a'"), viewpoint_of(world, "main")
+    prepared(world, candidate(item), Uploaded(account_of(world), [(owl.sha256, "https://assets/1")]))
+    quote(world, item, 10)
+    note = RequestNote(viewpoint.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
+    new = NewAttempt(item, viewpoint, "key-1", 10, note)
+    for _ in range(earlier):
+        refused = world.write(attempts.begin_attempt, new, keep_seconds=300.0)
+        assert refused is not None
+        answered(world, refused.id, Answer.LIMITED, NO)
+        commit(world, refused.id, FACTS[Fact.WITHDRAWN])
+
+    attempt, entry = world.write(lost_attempts.begin_attempt, new, keep_seconds=300.0) or (None, None)
+
+    assert attempt is not None
+    assert attempt.number == earlier + 1
+    assert entry == lost_attempts.journal_entry(world.connection, attempt.id)
+    assert bool(entry.input_urls) is has_image
 
 
 def test_like_contents_are_wanted_once(world: World) -> None:
