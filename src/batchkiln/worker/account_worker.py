@@ -144,6 +144,16 @@ class AccountWorker:
         The queue is read again after a change that concerns the account. With `is_current`, it is also read again after
         a change that may outdate a plan; new work needs this, because accounts share its limits.
         """
+        look = await self._current(now, is_current=is_current)
+        return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
+
+    async def queue_view(self, now: ClockReading) -> tuple[QueueView, int]:
+        """Return what `snapshot` does, for a track that sends nothing by itself and needs no view of the account."""
+        look = await self._current(now)
+        return look.snapshot.queue, look.version
+
+    async def _current(self, now: ClockReading, *, is_current: bool = False) -> _CachedSnapshot:
+        """Return the last snapshot while it is valid, or a new one; notice what it says about the account."""
         while self._understood:
             await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
         if self.host.is_answering:
@@ -158,7 +168,7 @@ class AccountWorker:
         self._outage = look.snapshot.outage
         if self._outage is not None:
             self.host.without_service.add(self.account_id)
-        return look.snapshot.queue, self._account_view(look.snapshot, now, look.released), look.version
+        return look
 
     def is_overtaken(self, version: int) -> bool:
         """Return whether a change since a version, for any account, may have outdated a plan for new work."""

@@ -59,7 +59,7 @@ async def fetch_downloads(worker: AccountWorker) -> None:
     download_places, send_places = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(object_uploads.AT_ONCE)
     async with asyncio.TaskGroup() as group:
         while not worker.control.is_over_for(worker.account_id):
-            queue, _, version = await worker.snapshot(worker.ports.clock.now())
+            queue, version = await worker.queue_view(worker.ports.clock.now())
             ended |= {attempt_id: task.result() for attempt_id, task in running.items() if task.done()}
             ended = {attempt_id: at for attempt_id, at in ended.items() if at > version}  # the snapshot is older
             wanted = [attempt_id for attempt_id in queue.downloads if attempt_id not in ended]
