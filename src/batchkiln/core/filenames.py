@@ -77,6 +77,7 @@ def prerender(pattern: str, values: Mapping[str, str]) -> str:
     return text % tuple([_literal_braces(safe_value(values[name])) for name in names])
 
 
+@lru_cache(maxsize=64)  # a download renders the name of its first file twice
 def render(
     pattern: str,
     *,

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from batchkiln.core.polling import Kind
 from batchkiln.core.rate_limits import HeldUntil
@@ -67,7 +68,13 @@ def attempt_of(row: Row) -> "Attempt":
 def is_for(viewpoint: "Viewpoint", job: Row) -> bool:
     """Return whether the account works on a job in this run. A person may change the job's accounts at any time."""
     is_its_profile = bool(job["profile"] == viewpoint.profile)
-    return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
+    return is_its_profile and viewpoint.takes(_names(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
+
+
+@lru_cache(maxsize=64)
+def _names(text: str) -> tuple[str, ...]:
+    """Parse the column with a job's accounts, which is the same for all its items."""
+    return tuple(json.loads(text))
 
 
 def recipe_of(row: Row) -> "Recipe":
@@ -77,11 +84,17 @@ def recipe_of(row: Row) -> "Recipe":
     return Recipe(
         model=row["model"],
         mode=Mode(row["mode"]),
-        parameters=tuple(sorted(json.loads(row["parameters"]).items())),
+        parameters=_parameters(row["parameters"]),
         inputs_count=row["inputs_count"],
         max_cost_credits=row["max_cost_credits"],
         attempts=row["attempts"],
     )
+
+
+@lru_cache(maxsize=64)
+def _parameters(text: str) -> tuple[tuple[str, Any], ...]:
+    """Parse the column with a recipe's parameters, which is the same for all its items. They are never changed."""
+    return tuple(sorted(json.loads(text).items()))
 
 
 def input_file_of(row: Row) -> "InputFile":
