@@ -113,6 +113,7 @@ class RunState:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     recheck: asyncio.Event = field(default_factory=asyncio.Event)
+    on_end: set[Callable[[], None]] = field(default_factory=set)  # called once, in the loop, when the run is to end
     settle: Callable[[asyncio.Event | None], Awaitable[bool]] | None = None
     """Waits for work that may still change the queue; returns False if it did. None: no work.
 
@@ -126,6 +127,9 @@ class RunState:
 
     def end(self) -> None:
         """End each track after it has recorded its current work."""
+        if not self.stopping.is_set():
+            for begin_end in tuple(self.on_end):
+                begin_end()
         self.stopping.set()
         self.recheck.set()
 

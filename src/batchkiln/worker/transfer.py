@@ -45,21 +45,27 @@ class NotStreamed:
 @asynccontextmanager
 async def until_stopped(worker: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
     """Run the body to its end. After a stop, cancel it after some seconds; then `expired()` is true."""
-    with_end = asyncio.timeout(None)
+    with_end, control, ending = asyncio.timeout(None), worker.control, set[asyncio.Task[None]]()
 
     async def end() -> None:
-        await worker.control.stopping.wait()
         clock = worker.ports.clock
         await clock.sleep_until(clock.now().monotonic + GRACE_SECONDS, asyncio.Event())
         with_end.reschedule(0.0)
 
+    def begin_end() -> None:  # not a task that waits for the stop: nearly every transfer ends before it
+        ending.add(asyncio.create_task(end()))
+
     try:
         async with with_end:
-            ending = asyncio.create_task(end())
+            if control.stopping.is_set():
+                begin_end()
+            control.on_end.add(begin_end)
             try:
                 yield with_end
             finally:
-                ending.cancel()
+                control.on_end.discard(begin_end)
+                for task in ending:
+                    task.cancel()
     except TimeoutError:
         if not with_end.expired():
             raise
