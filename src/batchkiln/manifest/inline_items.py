@@ -1,5 +1,6 @@
 """Reads the items that are written in the manifest; items made from rows share its checks."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
 from batchkiln.manifest.settings import ResolvedSettings, SettingsReader, describe
 from batchkiln.manifest.templates import text_of
 from batchkiln.manifest.validation import check_names, checked_id, checked_prompt, suggestion
-from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
+from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy, quoted
 from batchkiln.yaml_reading.yaml_parser import ScalarEvent
 from batchkiln.yaml_reading.yaml_tree import MapNode, Node, SeqNode, scalar_value
 
@@ -27,6 +28,7 @@ MAX_COMBINATIONS: Final = 10_000_000
 DEFAULT_ID: Final = "item"
 """The beginning of the id of an item that names none. It holds no file name: a renamed manifest makes nothing again."""
 
+_TEMPLATE: Final = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 
 
@@ -145,6 +147,12 @@ def _text(context: ManifestContext, node: Node, field: str) -> str | None:
         remedy = "quote it to make it text" if isinstance(node, ScalarEvent) else None
         remedy = f"write the {field} behind the colon" if found == "nothing" else remedy
         reason = f"`{field}` must be text, and is {found}"
+        context.diagnostics.at(node.start_mark, reason, remedy)
+        return None
+    if "{" in node.value and context.diagnostics.program is None and (template := _TEMPLATE.search(node.value)):
+        # Sent as it stands, it would be paid for: it is nearly always an entry that lost its `matrix` or `from`.
+        reason = f"`{field}` has the template {quoted(template[0])}, and this item has no variables"
+        remedy = "add `matrix` or `from`; an entry with one of them writes two braces as `{{ '{{' }}`"
         context.diagnostics.at(node.start_mark, reason, remedy)
         return None
     try:

@@ -91,10 +91,10 @@ def test_defaults_are_merged_field_by_field(tmp_path: Path) -> None:
 
 
 def test_inline_texts_are_no_templates(tmp_path: Path) -> None:
-    """Braces in a written prompt are meant as they stand; a plain text is an item with a default id."""
-    first, second = specs(tmp_path, "- 'a {{ fox }}'\n- {id: b, prompt: '{% x'}\n")
+    """Braces that are no whole template are meant as they stand; a plain text is an item with a default id."""
+    first, second = specs(tmp_path, "- 'a {fox}, {{ b'\n- {id: b, prompt: '{% x'}\n")
 
-    assert (first.name, first.prompt) == ("item-1", "a {{ fox }}")
+    assert (first.name, first.prompt) == ("item-1", "a {fox}, {{ b")
     assert second.prompt == "{% x"
 
 
@@ -177,6 +177,20 @@ def test_field_of_items_at_the_top_is_sent_to_its_place(tmp_path: Path) -> None:
     found = mistakes(tmp_path, "version: 1\njob: birds\nmodel: epsilon-2\nitems:\n  - prompt: a wren\n")
 
     assert found[0].remedy == "`model` is a field of items: put it into `defaults`, or into an item"
+
+
+def test_template_in_an_item_without_variables_is_a_mistake(tmp_path: Path) -> None:
+    """Contract 3: an undefined variable is an error, also without any `matrix`: nothing is paid for braces."""
+    items = (
+        '- {id: "{{ animal }}", prompt: p, mode: text-to-image, model: m}\n- A {% if x %}fox\n- "{a: {b: {c: 1}}}"\n'
+        "- {matrix: {x: [1]}, prompt: \"{{ '{{' }} x }}\", mode: text-to-image, model: m}\n"
+    )
+
+    found = mistakes(tmp_path, f"version: 1\njob: birds\ndefaults: {{model: m, mode: text-to-image}}\nitems:\n{items}")
+
+    assert places(found) == [(5, 8), (6, 3)]
+    assert found[0].reason == "`id` has the template {{ animal }}, and this item has no variables"
+    assert found[1].reason == "`prompt` has the template {% if x %}, and this item has no variables"
 
 
 def test_default_that_an_item_cannot_have_names_the_item(tmp_path: Path) -> None:
