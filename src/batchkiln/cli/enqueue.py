@@ -37,6 +37,14 @@ ON_CHANGE = click.option(
 )
 
 
+NO_CATALOGUE = click.option(
+    "--no-catalogue",
+    "is_unchecked",
+    is_flag=True,
+    help="Do not check items against the service's catalogue; the service decides.",
+)
+
+
 def on_change_options(function: F) -> F:
     """Add the options for changed, removed and repeated items, and the catalogue check."""
     for option in (
@@ -45,12 +53,7 @@ def on_change_options(function: F) -> F:
             is_flag=True,
             help="Pay again for new items whose requests the job has already paid for under other ids.",
         ),
-        click.option(
-            "--no-catalogue",
-            "is_unchecked",
-            is_flag=True,
-            help="Do not check items against the service's catalogue; the service decides.",
-        ),
+        NO_CATALOGUE,
         click.option(
             "--prune", is_flag=True, help="Cancel items that are no longer in the manifest and were never sent."
         ),
@@ -103,7 +106,7 @@ async def _enqueue(
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
         for entry in applied:
-            print_result(_applied_line(entry, common.queue_option))
+            print_result(applied_line(entry, common.queue_option))
         for name in paused:
             print_result(f"{name} is paused: `batchkiln unpause {command_arguments(name)}` lets its items begin.")
         if not queued:
@@ -126,7 +129,7 @@ def print_applied(common: Common, applied: Sequence[Applied]) -> None:
     """Print one line per applied manifest to standard error, unless `-q` is set."""
     if not common.is_quiet:
         for entry in applied:
-            print_status(_applied_line(entry, common.queue_option))
+            print_status(applied_line(entry, common.queue_option))
 
 
 def print_warnings(common: Common, applied: Sequence[Applied], new_warnings: Iterable[str]) -> None:
@@ -157,7 +160,7 @@ def _redo_cost(report: ApplyReport) -> str:
     return ", ".join(parts)
 
 
-def _applied_line(entry: Applied, options: str) -> str:
+def applied_line(entry: Applied, options: str) -> str:
     """Return the line about a manifest. `options` name the queue, for the command in it."""
     report = entry.report
     parts = [f"{report.new:,} new", f"{report.known:,} known"]

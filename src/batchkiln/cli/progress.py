@@ -28,7 +28,6 @@ from batchkiln.presentation.overview import JobView, budget_note
 LINE_EVERY_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 64.0
 NOTHING_TO_DO: Final = "nothing to do"
-WAITING_FOR_MORE: Final = "nothing to do; waiting for `batchkiln enqueue`, until a signal"
 
 _ORDINARY_WAITS: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
 
@@ -88,12 +87,12 @@ class ProgressState:
     """The state of a run at one moment.
 
     `spent` are the credits of this run, `most` its --max-credits, `seconds` its real age. `last` names the item that
-    ended last, and how. `is_forever`: the run waits for more work. `problems` counts items that failed, were rejected,
-    expired or are held; `left`, items that a run can still change. `under_way` are the items that were sent and have
-    not ended, each with its job. `end_text` says when the last job ends and why that is not known, as far as there is
-    anything to say: the first prices of a run are requested at its beginning, so an unknown end has no reason before
-    its first item. A run whose cap pays for less than all items ends there. `notes` name the figures that are
-    simulated.
+    ended last, and how. `awaited` is what a run without an end waits for once it has no items. `problems` counts items
+    that failed, were rejected, expired or are held; `left`, items that a run can still change. `under_way` are the
+    items that were sent and have not ended, each with its job. `end_text` says when the last job ends and why that is
+    not known, as far as there is anything to say: the first prices of a run are requested at its beginning, so an
+    unknown end has no reason before its first item. A run whose cap pays for less than all items ends there. `notes`
+    name the figures that are simulated.
     """
 
     jobs: tuple[JobView, ...]
@@ -103,7 +102,7 @@ class ProgressState:
     most: int | None = None
     seconds: float = 0.0
     last: str | None = None
-    is_forever: bool = False
+    awaited: str | None = None
     total: int = field(init=False)
     done: int = field(init=False)
     problems: int = field(init=False)
@@ -150,7 +149,7 @@ class ProgressState:
     @property
     def idle_text(self) -> str:
         """What a run without any items does."""
-        return WAITING_FOR_MORE if self.is_forever else NOTHING_TO_DO
+        return NOTHING_TO_DO if self.awaited is None else f"{NOTHING_TO_DO}; waiting for {self.awaited}, until a signal"
 
     @property
     def time_text(self) -> str:

@@ -50,9 +50,12 @@ TICK_SECONDS: Final = 0.25
 class RunDisplay:
     """Runs the queue with a progress display, and stops it on a signal."""
 
-    def __init__(self, common: Common, active_run: Run, signals: Signals) -> None:
-        """Display a run that has not started."""
+    def __init__(
+        self, common: Common, active_run: Run, signals: Signals, *, awaited: str = "`batchkiln enqueue`"
+    ) -> None:
+        """Display a run that has not started. `awaited` is where a run without an end gets its items from."""
         self._common = common
+        self._awaited = awaited if active_run.options.is_forever else None
         self._run = active_run
         self._engine = active_run.engine
         self._signals = signals
@@ -130,7 +133,7 @@ class RunDisplay:
             most=self._run.options.max_credits,
             seconds=seconds,
             last=self._last_ended,
-            is_forever=self._run.options.is_forever,
+            awaited=self._awaited,
         )
 
     # --- at its end ---
@@ -203,17 +206,19 @@ def _print_jobs(result: RunResult, common: Common) -> None:
 
     out = console()
     if not result.views:
-        waiting = f" `batchkiln work{common.queue_option} --forever` waits for items."
-        out.print(f"There is nothing to do.{'' if result.paused else waiting}")
+        has_waited = result.paused or result.signal_status is not None
+        hint = "" if has_waited else f" `batchkiln work{common.queue_option} --forever` waits for items."
+        out.print(f"There is nothing to do.{hint}")
     for view in result.views:
-        out.print(_job_line(view, did_anything=result.did_anything))
+        out.print(job_line(view, did_anything=result.did_anything))
         for line in problem_lines(view):
             out.print(line)
     for job, items in result.paused:
         out.print(f"{job} is paused, {items:,} queued: `batchkiln unpause {command_arguments(job)}`")
 
 
-def _job_line(view: JobView, *, did_anything: bool) -> str:
+def job_line(view: JobView, *, did_anything: bool) -> str:
+    """Return what became of a job's items, what they cost, and where its files are."""
     summary = view.summary
     items, spent = summary.items, summary.credits
     parts = [
@@ -227,9 +232,13 @@ def _job_line(view: JobView, *, did_anything: bool) -> str:
         money += f", {spent.refunded:,} refunded"
     if spent.reserved:
         money += f", {spent.reserved:,} reserved"
-    opening = "" if did_anything or left else "Nothing to do. "
-    where = f" Files are in {sanitize(summary.files_dir)}." if items[ItemState.DONE] else ""
-    return f"{opening}{summary.name}: {', '.join(parts)}; {money}.{where}"
+    text = f"{summary.name}: {', '.join(parts)}; {money}."
+    if items[ItemState.DONE]:
+        text += f" Files are in {sanitize(summary.files_dir)}."
+    if did_anything or left:
+        return text
+    lost = f" `batchkiln fetch {command_arguments(summary.name)}` downloads lost ones again."
+    return f"Nothing to do. {text}{lost * bool(items[ItemState.DONE])}"
 
 
 def _waits(views: Sequence[JobView], queue_option: str) -> Iterator[str]:

@@ -12,19 +12,21 @@ from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import check_output_folder
 from batchkiln.api.documents import applied_document
-from batchkiln.api.engine import Engine
 from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import Run, RunOptions, RunResult, Until, contact_limit
 from batchkiln.cli.command import Common, command, handle_signals, run_async
 from batchkiln.cli.dashboard import dashboard_during_run
-from batchkiln.cli.enqueue import ON_CHANGE
+from batchkiln.cli.enqueue import NO_CATALOGUE, ON_CHANGE, applied_line
 from batchkiln.cli.output import print_status
 from batchkiln.cli.run import run_control_options
-from batchkiln.cli.run_display import RunDisplay
+from batchkiln.cli.run_display import RunDisplay, job_line
 from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now
+from batchkiln.config import Profile
+from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.presentation.formatting import plural
+from batchkiln.planning.catalogues import KeptCatalogues
+from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.presentation.item_documents import iso
 from batchkiln.presentation.job_documents import job_document
 from batchkiln.watch.watcher import Watcher, watch_events
@@ -36,11 +38,16 @@ _CONFIGURATION: Final = "batchkiln.yaml"
 class QueueSink:
     """The queue as the watcher uses it. `Queue.apply` keeps a large manifest from delaying the run."""
 
-    def __init__(self, queue: Queue, engine: Engine, options: ApplyOptions) -> None:
-        """Enqueue into an open queue, and notify `engine` after each manifest."""
+    def __init__(
+        self, queue: Queue, active_run: Run, common: Common, options: ApplyOptions, *, is_unchecked: bool
+    ) -> None:
+        """Enqueue into an open queue, and notify the run after each manifest."""
         self._queue = queue
         self._options = options
-        self._engine = engine
+        self._engine = active_run.engine
+        self._common = common
+        self._tells_ends = active_run.options.is_forever  # one with an end tells all of them then
+        self._catalogues = None if is_unchecked else KeptCatalogues(queue.app)
         self.open_jobs = queue.unfinished_jobs
         self.known_jobs = queue.known_jobs
 
@@ -50,14 +57,33 @@ class QueueSink:
         The output folder is checked first: an unwritable one would end the whole run after a charge.
         """
         await check_output_folder(self._queue.app, str(path))
-        applied = await self._queue.apply([str(path)], options=self._options, stdin=io.BytesIO())
+        (applied,) = await self._queue.apply(
+            [str(path)],
+            options=self._options,
+            stdin=io.BytesIO(),
+            catalogue_of=None if self._catalogues is None else self._catalogue_of,
+        )
         self._engine.on_wakeup()
-        return applied[0].job.name, {"at": iso(machine_now()), **applied_document(applied[0])}
+        self._tell(f"{path}: accepted; {applied_line(applied, self._common.queue_option)}")
+        return applied.job.name, {"at": iso(machine_now()), **applied_document(applied)}
+
+    async def _catalogue_of(self, profile: Profile, account: str) -> Catalogue | None:
+        assert self._catalogues is not None, "the check was asked for"
+        read = await self._catalogues.read(profile, account)
+        for warning in read.warnings:
+            self._tell(f"Warning: {warning}.")
+        return read.catalogue
+
+    def _tell(self, line: str) -> None:
+        if not self._common.is_quiet:
+            print_status(sanitize(line))
 
     async def ended(self, job: str) -> Mapping[str, Any]:
         """Return a job as `status JOB --json` prints it, with the exit code that `run` would have."""
         view = await self._queue.status(job)
         exit_status = RunResult(views=(view,)).exit_status
+        if self._tells_ends:
+            self._tell(f"{job} has ended. {job_line(view, did_anything=True)}")
         return {"at": iso(machine_now()), "exit": int(exit_status), **job_document(view)}
 
     def refused(self, error: InputError) -> Mapping[str, Any]:
@@ -82,6 +108,7 @@ class QueueSink:
 )
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--once", "is_once", is_flag=True, help="Run the manifests that are in the folder now, then stop.")
+@NO_CATALOGUE
 @ON_CHANGE
 @run_control_options
 def watch(
@@ -89,6 +116,7 @@ def watch(
     folder: Path,
     *,
     is_once: bool,
+    is_unchecked: bool,
     on_change: OnChange,
     until: Until,
     max_credits: int | None,
@@ -105,21 +133,29 @@ def watch(
     limit = contact_limit(contact_seconds, is_forever=not is_once)
     run_options = RunOptions(until=until, max_credits=max_credits, is_forever=not is_once, contact_seconds=limit)
     options = ApplyOptions(on_change=on_change)
-    return run_async(_watch(common, folder, options, run_options, has_dashboard=has_dashboard))
+    watching = _watch(common, folder, options, run_options, is_unchecked=is_unchecked, has_dashboard=has_dashboard)
+    return run_async(watching)
 
 
 async def _watch(
-    common: Common, folder: Path, options: ApplyOptions, run_options: RunOptions, *, has_dashboard: bool
+    common: Common,
+    folder: Path,
+    options: ApplyOptions,
+    run_options: RunOptions,
+    *,
+    is_unchecked: bool,
+    has_dashboard: bool,
 ) -> ExitStatus:
     ignore_closed_output()
     with handle_signals() as signals:
         app = AppContext(common.queue, common.load_config(), common.profile)
         async with opened(app) as queue, queue.driving(run_options, command="watch") as active_run:
-            sink = QueueSink(queue, active_run.engine, options)
+            sink = QueueSink(queue, active_run, common, options, is_unchecked=is_unchecked)
             watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
             play = _forever if run_options.is_forever else _once
             async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard):
-                return await play(RunDisplay(common, active_run, signals), active_run, watcher)
+                awaited = f"manifests in {sanitize(str(folder))}"
+                return await play(RunDisplay(common, active_run, signals, awaited=awaited), active_run, watcher)
 
 
 async def _once(display: RunDisplay, active_run: Run, watcher: Watcher) -> ExitStatus:

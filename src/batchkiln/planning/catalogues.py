@@ -5,21 +5,27 @@ service checks the items itself: a missing network does not prevent enqueueing.
 """
 
 import asyncio
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
+from batchkiln.api.app_context import AppContext
 from batchkiln.api.local_service import embedded_catalogue
 from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.error_text import describe_error, exit_status_of, short_reason
-from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.errors import Diagnostic, ExitStatus, InputError
 from batchkiln.core.responses import CatalogRead, CatalogReply
-from batchkiln.planning.queue_access import QueueAccess
+from batchkiln.planning.queue_access import QueueAccess, open_access
 
 MAX_WAIT_SECONDS: Final = 10.0
 """Maximum wait for a read within the request limits, in seconds of service time; enqueueing should not take long."""
 
 MAX_REPLY_SECONDS: Final = 15.0
 """Maximum wait for the reply, in seconds of real time."""
+
+
+CATALOGUE_KEPT: Final = timedelta(minutes=5)
+"""A process that enqueues often reads a catalogue, or waits for one in vain, at most once in this time."""
 
 
 class Catalogues:
@@ -112,3 +118,32 @@ class Catalogues:
                 )
         self._reported.update(self._lacking)
         return found
+
+
+class CatalogueRead(NamedTuple):
+    """A catalogue, or None and the warning that it could not be read."""
+
+    catalogue: Catalogue | None
+    warnings: tuple[Diagnostic, ...]
+    at: datetime
+
+
+class KeptCatalogues:
+    """The catalogues of a process that enqueues again and again; each is read anew after a while."""
+
+    def __init__(self, app: AppContext) -> None:
+        """Read catalogues with an app's profiles, and count the requests in its queue."""
+        self._app = app
+        self._read: dict[str, CatalogueRead] = {}  # by profile
+
+    async def read(self, profile: Profile, account: str) -> CatalogueRead:
+        """Return the catalogue of a profile; it is read through `account` unless it was read a short time ago."""
+        now, known = self._app.environment.wall(), self._read.get(profile.name)
+        if known is not None and abs(now - known.at) < CATALOGUE_KEPT:
+            return known
+        async with open_access(self._app) as access:
+            catalogues = Catalogues(access)
+            catalogue = await catalogues.of(profile, account)
+        warnings = tuple(Diagnostic(text) for text in catalogues.new_warnings().values())
+        self._read[profile.name] = read = CatalogueRead(catalogue, warnings, now)
+        return read

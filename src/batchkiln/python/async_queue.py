@@ -5,9 +5,9 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
-from typing import BinaryIO, Final, Literal, NamedTuple, TypeVar, get_args
+from typing import BinaryIO, Literal, TypeVar, get_args
 
 from batchkiln.api import queue as api_queue
 from batchkiln.api.app_context import AppContext
@@ -24,7 +24,7 @@ from batchkiln.core.urls import is_url
 from batchkiln.exports import ExportOptions, ExportResult, Format, Link
 from batchkiln.logs import IS_SILENT
 from batchkiln.manifest.typed_fields import Manifest
-from batchkiln.planning.catalogues import Catalogues
+from batchkiln.planning.catalogues import KeptCatalogues
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.queue_access import open_access
 from batchkiln.python.words import diagnostic_in_python_words, with_python_words
@@ -33,17 +33,6 @@ from batchkiln.reports.report_writer import WrittenReport
 from batchkiln.store import ApplyOptions, Filter, OnChange, Store
 
 T = TypeVar("T")
-
-CATALOGUE_KEPT: Final = timedelta(minutes=5)
-"""A program that enqueues often reads a catalogue, or waits for one in vain, at most once in this time."""
-
-
-class _CatalogueRead(NamedTuple):
-    """A catalogue, or None and the warning that it could not be read."""
-
-    catalogue: Catalogue | None
-    warnings: tuple[Diagnostic, ...]
-    at: datetime
 
 
 class _RehearsalStopped(Exception):
@@ -57,7 +46,7 @@ class Queue(api_queue.Queue):
     def __init__(self, store: Store, reader: Store, app: AppContext) -> None:
         """Use `open_queue` instead."""
         super().__init__(store, reader, app)
-        self._catalogues: dict[str, _CatalogueRead] = {}  # by profile
+        self._catalogues = KeptCatalogues(app)
 
     async def _apply(
         self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions, *, no_catalogue: bool
@@ -66,7 +55,7 @@ class Queue(api_queue.Queue):
         warnings: list[Diagnostic] = []
 
         async def catalogue_of(profile: Profile, account: str) -> Catalogue | None:
-            read = await self._catalogue(profile, account)
+            read = await self._catalogues.read(profile, account)
             warnings.extend(read.warnings)
             return read.catalogue
 
@@ -79,18 +68,6 @@ class Queue(api_queue.Queue):
         )
         told = tuple(map(diagnostic_in_python_words, (*warnings, *applied.report.warnings)))
         return replace(applied, report=replace(applied.report, warnings=told))
-
-    async def _catalogue(self, profile: Profile, account: str) -> _CatalogueRead:
-        """Return the catalogue of a profile; it is read through `account` unless it was read a short time ago."""
-        now, known = self.app.environment.wall(), self._catalogues.get(profile.name)
-        if known is not None and abs(now - known.at) < CATALOGUE_KEPT:
-            return known
-        async with open_access(self.app) as access:
-            catalogues = Catalogues(access)
-            catalogue = await catalogues.of(profile, account)
-        warnings = tuple(Diagnostic(text) for text in catalogues.new_warnings().values())
-        self._catalogues[profile.name] = read = _CatalogueRead(catalogue, warnings, now)
-        return read
 
     async def plan(
         self,

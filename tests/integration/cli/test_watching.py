@@ -86,6 +86,33 @@ def test_once_with_a_broken_manifest_is_two_and_runs_the_others(workspace: Works
     assert json.loads((inbox / "foxes.result.json").read_text())["exit"] == 0
 
 
+def test_manifest_that_the_catalogue_contradicts_is_refused(workspace: Workspace, inbox: Path) -> None:
+    """As by `enqueue`: nothing of it is queued, unless the check was turned off; then the service rejects its items."""
+    put(workspace, inbox, "foxes")
+    text = (inbox / "foxes.yaml").read_text()
+    (inbox / "foxes.yaml").write_text(text.replace("epsilon-2", "epsilon2"))
+
+    refused = workspace.call("watch", "inbox", "--once")
+    answer = answer_to(inbox, "foxes")
+    unchecked = workspace.call("watch", "inbox", "--once", "--no-catalogue")
+
+    assert (refused.exit, answer["status"]) == (2, "refused")
+    assert "did you mean `epsilon-2`?" in answer["errors"][0]["remedy"]
+    assert (unchecked.exit, answer_to(inbox, "foxes")["items"]["rejected"]) == (3, 2)
+
+
+def test_a_watch_says_what_it_takes_and_what_has_ended(workspace: Workspace, inbox: Path) -> None:
+    """Without -v as well; an idle watch says what it waits for."""
+    process = workspace.start("watch", "inbox")
+    until_logged(process, "nothing to do; waiting for manifests in inbox, until a signal")
+    put(workspace, inbox, "foxes")
+
+    until_logged(process, "inbox/foxes.yaml: accepted; foxes: 2 items (2 new, 0 known), profile local")
+    until_logged(process, "foxes has ended. foxes: 2 of 2 items done; 4 credits charged.")
+
+    assert process.poll() is None
+
+
 def test_manifests_that_come_later_are_taken(workspace: Workspace, inbox: Path) -> None:
     """Moved in while it watches an empty queue: enqueued, driven, answered twice; a signal ends it."""
     process = watching(workspace)

@@ -58,13 +58,13 @@ def test_a_fast_clock_is_named_beside_real_times() -> None:
     assert str(hurried.wait).replace(" by the service's clock", "") == ordinary.wait
 
 
-@pytest.mark.parametrize("is_forever", [True, False])
-def test_a_run_without_items_says_whether_it_waits(*, is_forever: bool) -> None:
+@pytest.mark.parametrize("awaited", ["`batchkiln enqueue`", None])
+def test_a_run_without_items_says_what_it_waits_for(awaited: str | None) -> None:
     """`work --forever` takes what is enqueued later."""
-    empty = ProgressState((), (worker(),), is_forever=is_forever)
+    empty = ProgressState((), (worker(),), awaited=awaited)
 
-    assert ("waiting for `batchkiln enqueue`" in plain_line(empty)) is is_forever
-    assert ("waiting for `batchkiln enqueue`" in drawn(empty)) is is_forever
+    assert ("waiting for `batchkiln enqueue`" in plain_line(empty)) is (awaited is not None)
+    assert ("waiting for `batchkiln enqueue`" in drawn(empty)) is (awaited is not None)
 
 
 def drawn(shown: ProgressState) -> str:
