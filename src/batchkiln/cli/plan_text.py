@@ -98,6 +98,11 @@ def _show_job(out: Console, job: JobPlan) -> None:
     title = Text(manifest.spec.name, style="bold")
     title.append(f"  {_totals(job)}, profile {manifest.profile}", style="not bold")
     out.print(title)
+    if manifest.selected:
+        named = manifest.selected[:CHANGES_SHOWN]
+        names = ", ".join(map(sanitize, named))
+        more = job.to_send - manifest.needed - len(named)
+        out.print(Text(f"  selected: {names}{f' and {more:,} more' if more else ''}; all changes of the manifest:"))
     rejections = job.rejections
     for kind, number in manifest.numbers.items():
         changes = [change for change in manifest.changes if change.kind is kind][:CHANGES_SHOWN]

@@ -96,7 +96,8 @@ class ManifestPlan:
     first new items whose requests equal those of items that are done or under way. `equal_requests` is the number of
     items that repeat the request of an earlier item of the manifest, and the first such pairs. `unselected` counts
     items to send that a selection leaves out; `counts` has the others, among them `needed` sources of selected items.
-    `shown` are the first items that would be sent. `without_rows` are the manifest's tables that make no item.
+    `selected` names the first items that a selection would send. `shown` are the first items that would be sent, as far
+    as they were asked for. `without_rows` are the manifest's tables that make no item.
     """
 
     spec: JobSpec
@@ -118,6 +119,7 @@ class ManifestPlan:
     equal_requests: tuple[int, tuple[tuple[str, str], ...]] = (0, ())
     needed: int = 0
     unselected: int = 0
+    selected: tuple[str, ...] = ()
     shown: tuple[PlannedItem, ...] = ()
     without_rows: tuple[Diagnostic, ...] = ()
 
@@ -165,6 +167,7 @@ class _RecipeCounter:
         self._selection = selection
         self._requeued: set[int] = set()  # known items that a change queues again
         self.shown: tuple[PlannedItem, ...] = ()
+        self.selected: tuple[str, ...] = ()
         self.needed = 0
         self.unselected = 0
 
@@ -205,7 +208,9 @@ class _RecipeCounter:
             self._queued, self.needed = needed[0] + needed[1], sum(needed[1].values())
             self.unselected = total - sum(self._queued.values())
         self._learn()
-        self.shown = tuple(planned.first(show, self._recipes, self._costs()))
+        first = tuple(planned.first(max(show, CHANGES_SHOWN if self._selection else 0), self._recipes, self._costs()))
+        self.shown = first[:show]
+        self.selected = tuple(item.name for item in first[:CHANGES_SHOWN]) if self._selection else ()
 
     def _costs(self) -> Mapping[int, int | None]:
         return {recipe_id: self._quotes.get(key) for recipe_id, key in self._price_keys.items()}
@@ -406,6 +411,7 @@ class Plans:
                 equal_requests=application.equal_requests(),
                 needed=counter.needed,
                 unselected=counter.unselected,
+                selected=counter.selected,
                 shown=counter.shown,
             )
 

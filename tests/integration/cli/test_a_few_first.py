@@ -116,7 +116,9 @@ def test_a_plan_prices_the_selection(place: Workspace) -> None:
 
     assert (plan["jobs"][0]["to_send"], plan["jobs"][0]["unselected"]) == (2, 2)
     assert plan["cost"]["credits"] == 4
-    assert "2 more items would be queued and not begun" in place.call("plan", manifest, "--limit", "3").out
+    text = place.call("plan", manifest, "--limit", "3").out
+    assert "2 more items would be queued and not begun" in text
+    assert "  selected: fox-2, fox-3; all changes of the manifest:" in text
 
 
 def test_a_plan_shows_whole_requests(place: Workspace) -> None:
