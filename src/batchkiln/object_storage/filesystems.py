@@ -10,7 +10,8 @@ from typing import Any, Final
 from batchkiln.core.errors import InputError, StorageError
 from batchkiln.core.urls import redacted, scheme_of
 
-EXTRA: Final = "pip install 'batchkiln[datasets]'"
+_EXTRAS: Final = {"s3": "s3", "s3a": "s3"}
+_EXTRA: Final = "datasets"  # fsspec alone: it names the package that another scheme needs
 _LASTING: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS, errno.ENAMETOOLONG}
 )
@@ -48,7 +49,7 @@ def settings() -> StorageSettings:
 
 def open_url(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, and the path in it. Raise `StorageError`."""
-    with translated_errors():
+    with translated_errors(scheme_of(url)):
         from fsspec.core import url_to_fs  # noqa: PLC0415  an extra, and slow to import
 
         found, path = url_to_fs(url, **settings().options.get(scheme_of(url), {}))
@@ -57,17 +58,19 @@ def open_url(url: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def translated_errors() -> Iterator[None]:
-    """Raise any error of the block as `StorageError`, except the two that state whether a file exists."""
+def translated_errors(scheme: str = "") -> Iterator[None]:
+    """Raise any error of the block as `StorageError`, except the two that state whether a file exists.
+
+    `scheme` is that of the URL, if a package may be missing that reads it.
+    """
     try:
         yield
     except (StorageError, InputError, FileExistsError, FileNotFoundError):
         raise
-    except ModuleNotFoundError as error:
-        if error.name == "fsspec":
-            raise StorageError("a URL needs packages that are not installed", is_lasting=True, remedy=EXTRA) from error
-        raise StorageError(f"this kind of URL needs another package: {_text(error)}", is_lasting=True) from error
     except ImportError as error:
+        remedy = f"pip install 'batchkiln[{_EXTRAS.get(scheme, _EXTRA)}]'"
+        if error.name == "fsspec" or scheme in _EXTRAS:
+            raise StorageError("a URL needs packages that are not installed", is_lasting=True, remedy=remedy) from error
         raise StorageError(f"this kind of URL needs another package: {_text(error)}", is_lasting=True) from error
     except PermissionError as error:
         raise StorageError(f"access is denied: {_text(error)}", is_lasting=True) from error

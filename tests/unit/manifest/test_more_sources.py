@@ -248,18 +248,22 @@ def test_the_name_of_a_url_has_no_query() -> None:
     assert [file_name_of(url) for url in urls] == ["p.csv", "p.json", "p.parquet", "b"]
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("url", "lacking", "extra"),
+    [("memory://rows/p.txt", "fsspec", "datasets"), ("s3://b/p.txt", "fsspec", "s3"), ("s3://b/p.txt", "s3fs", "s3")],
+)
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, url: str, lacking: str, extra: str) -> None:
     """With the command that installs it."""
 
     def missing(_: str) -> None:
-        raise ModuleNotFoundError("No module named 'fsspec'", name="fsspec")
+        raise ModuleNotFoundError(f"No module named '{lacking}'", name=lacking)
 
     monkeypatch.setattr("fsspec.core.url_to_fs", missing)
 
     with pytest.raises(SourceNotFetched) as caught:
-        RemoteSources().path_of("memory://rows/p.txt")
+        RemoteSources().path_of(url)
 
     assert (caught.value.reason, caught.value.remedy) == (
         "a URL needs packages that are not installed",
-        "pip install 'batchkiln[datasets]'",
+        f"pip install 'batchkiln[{extra}]'",
     )
