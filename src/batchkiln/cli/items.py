@@ -18,6 +18,7 @@ from batchkiln.cli.output import columns_of_output, is_terminal, print_json_line
 from batchkiln.core.cell_widths import cell_width, elided, fitting
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
+from batchkiln.core.urls import is_url
 from batchkiln.presentation.chained_inputs import waits_text
 from batchkiln.presentation.formatting import sanitize
 from batchkiln.presentation.item_documents import item_document
@@ -110,7 +111,9 @@ class _Table:
             more = f" (and {len(item.outputs) - 1} more)" if len(item.outputs) > 1 else ""
             stale = " (stale)" if item.is_stale else " (source withdrawn)" if item.is_withdrawn else ""
             verdict = "" if item.verdict is None or self._has_verdicts else f" ({item.verdict})"
-            return item.outputs[0].path.removeprefix(self._folder) + more + stale + verdict
+            path = item.outputs[0].path
+            gone = " (gone)" if not is_url(path) and not Path(path).exists() else ""
+            return path.removeprefix(self._folder) + gone + more + stale + verdict
         if item.state is ItemState.QUEUED and (waits := waits_text(item.sources, self._job)):
             return waits
         return "" if item.error is None else f"{item.error.code}: {item.error.message}"
