@@ -31,13 +31,13 @@ _INDENT: Final = " " * 8
 _WORD: Final = re.compile(r"\S+")
 
 
-class LiveDisplay:
-    """A few lines at the bottom of the terminal, redrawn several times a second and removed at the end of the run."""
+class LiveBlock:
+    """A few lines at the bottom of the terminal that are redrawn, also after the terminal became narrower."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        """Draw on `console`, by default on standard error."""
-        self._console = console or SafeConsole(stderr=True)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
+    def __init__(self, console: Console, *, is_removed: bool) -> None:
+        """Draw on `console`. `is_removed`: nothing of it stays at the end."""
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, transient=is_removed, redirect_stdout=False)
         self._width = 0
         self._lengths: list[int] = []  # of the lines that were drawn last, in cells
 
@@ -50,16 +50,10 @@ class LiveDisplay:
         if self._live.is_started:
             self._live.stop()
 
-    def announce(self, line: str) -> None:
-        """Print a line that stays, above the display."""
-        self._console.print(Text(line, style="red"), soft_wrap=True)
-
-    def show(self, state: ProgressState, real_seconds: float) -> None:
-        """Draw a state. The first call starts the display."""
-        del real_seconds
+    def draw(self, block: RenderableType) -> None:
+        """Draw lines in place of the last ones. The first call starts the display."""
         if not self._live.is_started:
             self._live.start()
-        block = panel(state)
         self._erase_wrapped()
         lines = [line for line in self._console.render_lines(block, pad=False) if line]
         lengths = [sum(segment.cell_length for segment in line) for line in lines]
@@ -76,6 +70,23 @@ class LiveDisplay:
             self._console.control(Control(*up * more))
         if width != self._width:
             self._width, self._lengths = width, []
+
+
+class LiveDisplay(LiveBlock):
+    """The progress of a run, redrawn several times a second and removed at the end of the run."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        """Draw on `console`, by default on standard error."""
+        super().__init__(console or SafeConsole(stderr=True), is_removed=True)
+
+    def announce(self, line: str) -> None:
+        """Print a line that stays, above the display."""
+        self._console.print(Text(line, style="red"), soft_wrap=True)
+
+    def show(self, state: ProgressState, real_seconds: float) -> None:
+        """Draw a state."""
+        del real_seconds
+        self.draw(panel(state))
 
 
 class _Panel:

@@ -93,14 +93,14 @@ def _watching_display(common: Common, job: str | None, stack: ExitStack) -> "Cal
         return lambda overview: print_json_lines([_document(overview, job)])
 
     from rich.console import Group  # noqa: PLC0415  Rich is slow to import
-    from rich.live import Live  # noqa: PLC0415
 
+    from batchkiln.cli.live_display import LiveBlock  # noqa: PLC0415  as above
     from batchkiln.cli.rich_console import SafeConsole, console  # noqa: PLC0415
 
     out = console()
     if out.is_terminal and not out.is_dumb_terminal:
-        live = stack.enter_context(Live(console=SafeConsole(), auto_refresh=False))  # it wraps between words
-        return lambda overview: live.update(Group(*_blocks(overview, job)), refresh=True)
+        live = stack.enter_context(LiveBlock(SafeConsole(), is_removed=False))  # the console wraps between words
+        return lambda overview: live.draw(Group(*_blocks(overview, job)))
     shown: list[str] = []
 
     def show_change(overview: "Overview") -> None:
