@@ -69,7 +69,7 @@ def configure_logging(
     is_for_people = log_format == "auto" and path is None and _is_terminal()
     output = _StandardError(wrap if is_for_people else str) if path is None else _LogFile(path)
     last = structlog.dev.ConsoleRenderer(
-        colors=is_for_people and not os.environ.get("NO_COLOR"),
+        colors=is_for_people and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "").lower() != "dumb",
         pad_event_to=0,
         sort_keys=False,
         exception_formatter=structlog.dev.plain_traceback,

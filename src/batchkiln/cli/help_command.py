@@ -19,6 +19,7 @@ _HEADING: Final = re.compile(r"^(##+) +(.+)$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
 _ENTRY: Final = re.compile(r"(?:-|\d+\.) \[[^\]]+\]\(([^)]+)\): (.+)")  # a page of an index, and what it is about
 _ARTICLE: Final = re.compile(r"^(?:a|an|the)-(?=.)")
+_OTHER_TOPICS: Final = {"credit": "budgets", "credits": "budgets", "price": "planning", "prices": "planning"}
 _HINTS_SHOWN: Final = 8
 _WORDS_OF_TOPIC: Final = 4  # a longer heading is a sentence, which nobody types
 _OUTPUT: Final = re.compile(r"^<!-- shows -->\n", re.MULTILINE)  # between a command and what it prints
@@ -55,7 +56,7 @@ def help_topic(common: Common, topic: str | None) -> ExitStatus:
         if topic not in pages():
             return ExitStatus.OK
         print_result()
-    text = _text_of(topic)
+    text = None if _slug(topic) in _OTHER_TOPICS else _text_of(topic)
     if text is None and (meant := _meant(topic)) is not None:
         print_status(f"There is no topic {topic}; this is {meant}.")
         topic, text = meant, _text_of(meant)
@@ -78,6 +79,8 @@ def _meant(topic: str) -> str | None:
     word = _slug(topic)
     if not word:
         return None
+    if word in _OTHER_TOPICS:
+        return _OTHER_TOPICS[word]
     other = word.removesuffix("s") if word.endswith("s") else f"{word}s"
     named = [name for name in _named(word) if f"-{word}-" in f"-{name}-"]
     found = [other] if other in pages() or other in _sections_of_all() else named

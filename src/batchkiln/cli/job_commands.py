@@ -54,7 +54,7 @@ async def _retry(
         chosen = selection.within(NOT_DELIVERED) if selection else selection
         items = await changes.reader.read(names_of, job, named, chosen)
         if items == []:  # without names, all would be queued
-            return print_unchanged()
+            return print_unchanged(f"{job} has no such items.")
         items = items or []
         question = await changes.question(Action.RETRY, job, items)
         print_status(question.cost)
@@ -168,9 +168,9 @@ def _asked(common: Common, question: Question, items: Sequence[str]) -> str | No
     return spending.question(profile.credit_price if profile else None)
 
 
-def print_unchanged() -> ExitStatus:
-    """Print that nothing was changed; return the exit status."""
-    print_status("Nothing was changed.")
+def print_unchanged(why: str = "") -> ExitStatus:
+    """Print that nothing was changed, after a sentence with the reason; return the exit status."""
+    print_status(f"{why} Nothing was changed.".lstrip())
     return ExitStatus.OK
 
 

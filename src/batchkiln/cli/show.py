@@ -150,7 +150,9 @@ def _version_text(version: VersionDetail) -> str:
 def _attempt_line(attempt: AttemptDetail) -> str:
     cost = f"cost {attempt.cost_credits:,}" if attempt.cost_credits is not None else f"quote {attempt.quote_credits:,}"
     parts = [str(attempt.state), cost + (" (refunded)" if attempt.is_refunded else "")]
-    parts.append(f"sent {plural(attempt.sends, 'time')} on {attempt.account} with key {attempt.key_fingerprint}")
+    parts.append(
+        f"sent {plural(attempt.sends, 'time')} on {attempt.account} with the API key {attempt.key_fingerprint}"
+    )
     if attempt.generation_id is not None:
         status = f" ({sanitize(attempt.generation_status)})" if attempt.generation_status else ""
         parts.append(f"generation {attempt.generation_id}{status}")

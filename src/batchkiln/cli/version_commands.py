@@ -52,7 +52,7 @@ async def _redo(
             stale = await changes.stale_items(job)
             items = [name for name in stale if name in set(items)] if items is not None else stale
         if not items:
-            return print_unchanged()
+            return print_unchanged(f"No item of {job} is stale." if is_stale else f"{job} has no such items.")
         question = await changes.question(Action.REDO, job, items)
         print_status(question.cost)
         if not is_confirmed(common, question, items, assume_yes=assume_yes):

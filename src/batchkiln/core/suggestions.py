@@ -25,7 +25,8 @@ def closest(word: str, known: Iterable[str], most: int = 1, *, others: Mapping[s
         limit = 1 if min(len(wanted), len(name)) <= _SHORT else 2
         edits = _edits(wanted, name.lower(), limit)
         if edits <= limit or _is_beginning(wanted, name.lower()):
-            ranked.append((edits, number, meant))
+            is_foreign = name not in names
+            ranked.append((edits + (is_foreign and edits > 0), number, meant))  # misspelt, it is a farther guess
     found = [meant.split() if meant not in names else [meant] for _, _, meant in sorted(ranked)[:most]]
     return list(dict.fromkeys(name for each in found for name in each))
 

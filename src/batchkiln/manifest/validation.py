@@ -245,7 +245,8 @@ def _sentence(detail: ErrorDetails, field: str, node: Node) -> tuple[str, str | 
         "value_error": (f"`{field}`: {context.get('error')}", None),
     }
     if kind == "string_pattern_mismatch" and field == "job":
-        return refused, "1 to 64 letters (a to z), digits, '-', '_' or '.'"
+        length = f"; it has {len(value):,}" if isinstance(value := plain_value(node), str) and len(value) > 1 else ""
+        return refused, f"1 to 64 letters (a to z), digits, '-', '_' or '.'{length}"
     remedy = detail["msg"].replace("Input should be", "it must be").replace("String should", "it must")
     for words, shorter in _COMPARISONS.items():
         remedy = remedy.replace(words, shorter)

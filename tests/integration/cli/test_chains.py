@@ -292,7 +292,7 @@ def test_redo_stale_makes_again_what_was_made_from_an_earlier_version(workspace:
     assert "may cost 50 credits" in redone.err
     assert "owls: 1 item queued again." in redone.out
     workspace.call("work", "owls")
-    assert "Nothing was changed." in workspace.call("redo", "owls", "--stale").err
+    assert workspace.call("redo", "owls", "--stale").err == "No item of owls is stale. Nothing was changed.\n"
     assert workspace.call("redo", "owls", "owl-clip", "--stale").exit == 2
 
 

@@ -102,7 +102,7 @@ def test_options_that_choose_nothing_change_nothing(owls: Workspace) -> None:
     """Above all, a retry without a match does not retry everything."""
     for command in (("retry", "owls", "--code", "never_seen"), ("redo", "owls", "--kept")):
         result = owls.call(*command)
-        assert (result.exit, result.err) == (0, "Nothing was changed.\n")
+        assert (result.exit, result.err) == (0, "owls has no such items. Nothing was changed.\n")
 
     assert owls.call("redo", "owls").exit == 2
     assert owls.call("redo", "owls", "barn-1", "--kept").exit == 2
@@ -117,7 +117,7 @@ def test_conditions_on_metadata_must_all_hold(owls: Workspace) -> None:
 
     assert len(owls.call("items", "owls", *kind, *kind, "--json").lines) == 4
     assert owls.call("items", "owls", *kind, *colour, "--json").lines == []
-    assert owls.call("redo", "owls", *kind, *colour, "--yes").err == "Nothing was changed.\n"
+    assert owls.call("redo", "owls", *kind, *colour, "--yes").err == "owls has no such items. Nothing was changed.\n"
     assert owls.call("report", "owls", *kind, *kind, "--json").document["items"]["total"] == 4
 
 

@@ -69,6 +69,8 @@ def test_topics_are_the_pages_of_the_manual(workspace: Workspace) -> None:
     assert "\n## run\n" not in section.out
     assert command.out.startswith("Usage: batchkiln run [OPTIONS] MANIFEST...\n")
     assert (unknown.exit, "did you mean `manifest`?" in unknown.err) == (2, True)
+    assert workspace.call("help", "prices").out.startswith("# Planning\n")  # not a section for developers
+    assert workspace.call("help", "credits").out.startswith("# Budgets\n")
 
 
 def test_a_page_with_the_name_of_a_command_follows_its_usage(workspace: Workspace) -> None:

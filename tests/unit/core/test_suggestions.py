@@ -40,9 +40,10 @@ def test_the_nearest_names_come_first() -> None:
 
 def test_names_of_other_programs_lead_to_those_here() -> None:
     """Also misspelt; a name of this program comes first."""
-    others = {"list": "status plan", "rum": "report"}
+    others = {"list": "status plan", "rum": "report", "start": "run"}
 
     assert closest("lsit", COMMANDS, others=others) == ["status", "plan"]
+    assert closest("stat", COMMANDS, others=others) == ["status"]
     assert closest("ru", COMMANDS, others=others) == ["run"]
     assert did_you_mean(closest("list", COMMANDS, others=others)) == "did you mean `status` or `plan`?"
     assert not did_you_mean(closest("xyzzy", COMMANDS, others=others))
