@@ -206,7 +206,13 @@ class _Session:
     async def run(self) -> None:
         """Show one item after the other, and carry out the keys, until all are decided or the person quits."""
         step, name = await self._changes.review_step(self._job, is_all=self._is_all, wanted=self._wanted), None
-        while step is not None:
+        while step is not None or self._undoable:
+            if step is None:
+                print_status("That was the last one: u takes the last decision back, any other key ends.")
+                if _key() != "u":
+                    return
+                step, name = await self._undo()
+                continue
             item = _to_show(step, name, self._wanted)
             if item is None:
                 step, name = await self._step(step.next_at), None
@@ -237,11 +243,7 @@ class _Session:
                 await self._redo(item)
                 found = await self._step(step.at), _after(step, item)
             case "u" if self._undoable:
-                at, name = self._undoable.pop()
-                await self._changes.undo(self._job, [name])
-                await self._print_effects(name)
-                self.decided -= 1
-                found = await self._step(at), name
+                found = await self._undo()
             case "n":
                 after = _after(step, item)
                 found = (step, after) if after is not None else (await self._step(step.next_at), None)
@@ -252,6 +254,16 @@ class _Session:
                 found = step, item.name
         return found
 
+    async def _undo(self) -> tuple[ReviewStep | None, str | None]:
+        """Take the last decision back; return its step and its item."""
+        at, name = self._undoable.pop()
+        await self._changes.undo(self._job, [name])
+        print_status(f"{name} is undecided again.")
+        await self._print_effects(name)
+        self.decided -= 1
+        self._shown = None  # it is asked about anew
+        return await self._step(at), name
+
     async def _judge(self, step: ReviewStep, item: ItemSummary, decided: Decided) -> None:
         report = await self._changes.review(self._job, {item.name: item.version or 1}, decided)
         for entry in report.skipped:
@@ -259,6 +271,7 @@ class _Session:
         if report.changed:
             self.decided += 1
             self._undoable.append((step.at, item.name))
+            print_status(f"{item.name} is {'kept' if decided is Decided.KEEP else 'dropped'}.")
             await self._print_effects(item.name)
 
     async def _print_effects(self, name: str) -> None:

@@ -179,15 +179,18 @@ def test_options_choose_what_is_reviewed(owls: Workspace) -> None:
 
 
 def test_keys_decide_about_what_the_options_choose(owls: Workspace) -> None:
-    """The dropped item of a group is shown first, and kept after all; then nothing matches."""
+    """The dropped item of a group is shown first, and kept after all, at the second try; then nothing matches."""
     owls.call("review", "owls", "--drop", "barn-3", "--drop", "eagle-2")
 
     options = ("--dropped", "--where", "metadata.kind=barn")
-    exit_status, shown = on_a_terminal(owls, "review", "owls", *options, answer="k", question="q quit")
+    exit_status, shown = on_a_terminal(owls, "review", "owls", *options, answer="kuk", question="q quit")
 
     assert exit_status == 0
     assert verdicts(owls) == {"barn-3": "kept", "eagle-2": "dropped"}
     assert "barn-3  3 of 4, choose 1, 0 kept  (dropped; 1 left)" in shown
+    assert "barn-3 is undecided again." in shown
+    assert shown.count("barn-3 is kept.") == 2
+    assert "That was the last one: u takes the last decision back, any other key ends." in shown
 
 
 def test_status_and_history_tell_of_reviews(owls: Workspace) -> None:
