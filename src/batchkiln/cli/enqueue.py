@@ -100,13 +100,13 @@ async def _enqueue(
             lambda reader: [name for name in queued if reader.jobs.summary(name).is_paused]
         )
         begun = [name for name in queued if name not in paused]
-        takers = await queue.reader.read(partial(who_takes, jobs=begun, options=common.queue_option))
+        takers = await queue.reader.read(partial(who_takes, jobs=begun))
     print_warnings(common, applied, catalogues.new_warnings().values())
     if common.is_json:
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
         for entry in applied:
-            print_result(applied_line(entry, common.queue_option))
+            print_result(applied_line(entry))
         for name in paused:
             print_result(f"{name} is paused: `batchkiln unpause {command_arguments(name)}` lets its items begin.")
         if not queued:
@@ -129,7 +129,7 @@ def print_applied(common: Common, applied: Sequence[Applied]) -> None:
     """Print one line per applied manifest to standard error, unless `-q` is set."""
     if not common.is_quiet:
         for entry in applied:
-            print_status(applied_line(entry, common.queue_option))
+            print_status(applied_line(entry))
 
 
 def print_warnings(common: Common, applied: Sequence[Applied], new_warnings: Iterable[str]) -> None:
@@ -160,8 +160,8 @@ def _redo_cost(report: ApplyReport) -> str:
     return ", ".join(parts)
 
 
-def applied_line(entry: Applied, options: str) -> str:
-    """Return the line about a manifest. `options` name the queue, for the command in it."""
+def applied_line(entry: Applied) -> str:
+    """Return the line about a manifest."""
     report = entry.report
     parts = [f"{report.new:,} new", f"{report.known:,} known"]
     for number, word in (
@@ -181,5 +181,5 @@ def applied_line(entry: Applied, options: str) -> str:
     if report.moved_from is None:
         return line
     manifest = manifest_argument(typed_path(entry.job.manifest_path))
-    back = f"batchkiln enqueue{options} {manifest} --profile {report.moved_from}"
+    back = f"batchkiln enqueue {manifest} --profile {report.moved_from}"
     return f"{line}; its items had the profile {report.moved_from}, and `{back}` moves them back"

@@ -64,7 +64,7 @@ async def _retry(
             job, items or None, ChangeProgress(question.number, asyncio.get_running_loop().time)
         )
         number = sum(report.requeued.values())
-        takers = await changes.reader.read(partial(who_takes, jobs=[job], options=common.queue_option, number=number))
+        takers = await changes.reader.read(partial(who_takes, jobs=[job], number=number))
     if common.is_json:
         print_json(retried_document(job, report))
     else:
@@ -130,9 +130,9 @@ async def _set_paused(common: Common, job: str, *, is_paused: bool, assume_yes: 
         is_changed = await (changes.pause(job) if is_paused else changes.unpause(job))
         after = ""
         if is_paused:
-            after = await changes.reader.read(after_pause, job, common.queue_option)
+            after = await changes.reader.read(after_pause, job)
         elif question.number:
-            after = await changes.reader.read(after_unpause, job, common.queue_option)
+            after = await changes.reader.read(after_unpause, job)
     if common.is_json:
         print_json({"job": job, "paused": is_paused, "changed": is_changed})
     elif not is_changed:
@@ -258,7 +258,7 @@ async def _ask_again(common: Common, account: str | None) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         asked = await changes.ask_again(account)
         ended = await changes.end_waits(account)
-        takers = await changes.reader.read(partial(who_takes, jobs=[], options=common.queue_option))
+        takers = await changes.reader.read(partial(who_takes, jobs=[]))
     if common.is_json:
         calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]
         print_json({"asked_again": calls, "waits_ended": list(ended)})

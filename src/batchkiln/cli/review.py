@@ -111,9 +111,7 @@ async def _decide(common: Common, job: str, decisions: dict[Decided, tuple[str, 
         effects = await changes.reader.read(review_effects, config, job, changed)
         takers = None
         if number := len(effects.ready.items):
-            takers = await changes.reader.read(
-                partial(who_takes, jobs=effects.ready_jobs, options=common.queue_option, number=number)
-            )
+            takers = await changes.reader.read(partial(who_takes, jobs=effects.ready_jobs, number=number))
     if common.is_json:
         print_json(reviewed_document(job, reports, summary, effects))
     else:
@@ -179,7 +177,7 @@ async def _go_through(common: Common, job: str, wanted: Filter, *, is_all: bool,
         summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
         takers = None
         if jobs := sorted(session.released_jobs):
-            takers = await changes.reader.read(partial(who_takes, jobs=jobs, options=common.queue_option))
+            takers = await changes.reader.read(partial(who_takes, jobs=jobs))
     print_result(f"{job}: {session.decided:,} decided. {review_line(summary) or 'Nothing is left to review.'}")
     if takers:
         print_status(takers)

@@ -195,19 +195,19 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
 def print_run_summary(result: RunResult, common: Common) -> None:
     """Print the jobs to standard output, unless --json is set, and the next steps to standard error."""
     if not common.is_json:
-        _print_jobs(result, common)
+        _print_jobs(result)
     for line in _next_steps(result, common):
         print_status(line)
 
 
-def _print_jobs(result: RunResult, common: Common) -> None:
+def _print_jobs(result: RunResult) -> None:
     from batchkiln.cli.rich_console import console  # noqa: PLC0415  Rich is slow to import
     from batchkiln.cli.status_text import problem_lines  # noqa: PLC0415  Rich is slow to import
 
     out = console()
     if not result.views:
         has_waited = result.paused or result.signal_status is not None
-        hint = "" if has_waited else f" `batchkiln work{common.queue_option} --forever` waits for items."
+        hint = "" if has_waited else " `batchkiln work --forever` waits for items."
         out.print(f"There is nothing to do.{hint}")
     for view in result.views:
         out.print(job_line(view, did_anything=result.did_anything))
@@ -241,12 +241,12 @@ def job_line(view: JobView, *, did_anything: bool) -> str:
     return f"Nothing to do. {text}{lost * bool(items[ItemState.DONE])}"
 
 
-def _waits(views: Sequence[JobView], queue_option: str) -> Iterator[str]:
+def _waits(views: Sequence[JobView]) -> Iterator[str]:
     """Yield the queued items that cannot begin: their job is paused, or they are made from others."""
     for view in views:
         if waiting := view.summary.waits_in_pause:
             name = view.summary.name
-            yield f"{name} is paused with {plural(waiting, 'item')} queued. {to_resume(name, queue_option)}."
+            yield f"{name} is paused with {plural(waiting, 'item')} queued. {to_resume(name)}."
         for line in waiting_lines(view.summary):
             yield f"{view.summary.name}: {line}."
         if to_review := review_line(view.summary):
@@ -288,7 +288,7 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     """Yield the problems that need a person, and the command that resumes."""
     if not common.is_quiet:
         yield from _viewing(result, is_noted=_can_redraw(is_json=common.is_json))
-    yield from _waits(result.views, common.queue_option)
+    yield from _waits(result.views)
     yield from _accounts(result)
     if result.left and WaitReason.HELD in result.last_waits:
         yield (
@@ -311,7 +311,7 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
         yield f"The run included {plural(result.needed, 'source')} that the selected items need."
     if result.unselected:
         names = [view.summary.name for view in result.views if left_of(view)]
-        command = " ".join([shlex.join(["batchkiln", "work", *_queue_option(common)]), command_arguments(*names)])
+        command = f"batchkiln work {command_arguments(*names)}"
         of = sanitize(names[0]) if len(names) == 1 else plural(len(names), "job")
         was, is_left, them = ("was", "is", "it") if result.unselected == 1 else ("were", "are", "them")
         yield (
@@ -332,11 +332,5 @@ def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
 def resume_command(common: Common) -> str:
     """Return the command line that resumes. A manifest from standard input is in the queue, so `work` resumes it."""
     if "-" in common.arguments:
-        return shlex.join(["batchkiln", "work", *_queue_option(common)])
+        return "batchkiln work"
     return shlex.join(["batchkiln", *map(hide_passwords, common.arguments)])
-
-
-def _queue_option(common: Common) -> list[str]:
-    """Return `--queue` as it was given; without it, the same queue is the default of the next command, too."""
-    is_given = any(each == "--queue" or each.startswith("--queue=") for each in common.arguments)
-    return ["--queue", hide_passwords(str(common.queue))] if is_given else []

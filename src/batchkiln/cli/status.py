@@ -66,19 +66,19 @@ async def _watch(common: Common, job: str | None) -> ExitStatus:
                     version = latest
                     show(overview)
                 if all(_is_over(view.summary, is_driven=overview.is_driven) for view in overview.jobs):
-                    _print_watch_end(overview, common.queue_option)
+                    _print_watch_end(overview)
                     return ExitStatus.OK
                 await ticker.sleep_until(ticker.monotonic() + _WATCH_SECONDS, stopped)
     return ExitStatus.OK if signals.exit_status is None else ExitStatus(signals.exit_status)
 
 
-def _print_watch_end(overview: "Overview", queue_option: str) -> None:
+def _print_watch_end(overview: "Overview") -> None:
     """Say why the watch ends if there is work left."""
     paused = [view.summary.name for view in overview.jobs if view.summary.waits_in_pause]
     if paused:
         from batchkiln.presentation.takers import to_resume  # noqa: PLC0415  only needed here
 
-        resume = to_resume(paused[0], queue_option)
+        resume = to_resume(paused[0])
         print_status(f"The watch ends: what is left is paused, and no process runs the queue. {resume}.")
 
 

@@ -58,9 +58,7 @@ async def _redo(
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
         report = await changes.redo(job, items)
-        takers = await changes.reader.read(
-            partial(who_takes, jobs=[job], options=common.queue_option, number=report.redone)
-        )
+        takers = await changes.reader.read(partial(who_takes, jobs=[job], number=report.redone))
     if common.is_json:
         print_json(redone_document(job, report))
     else:

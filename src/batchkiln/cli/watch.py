@@ -64,7 +64,7 @@ class QueueSink:
             catalogue_of=None if self._catalogues is None else self._catalogue_of,
         )
         self._engine.on_wakeup()
-        self._tell(f"{path}: accepted; {applied_line(applied, self._common.queue_option)}")
+        self._tell(f"{path}: accepted; {applied_line(applied)}")
         return applied.job.name, {"at": iso(machine_now()), **applied_document(applied)}
 
     async def _catalogue_of(self, profile: Profile, account: str) -> Catalogue | None:

@@ -15,32 +15,35 @@ _OF_THE_WHOLE_QUEUE: Final = {"work": "for other jobs", "watch": "with `--once`"
 """Commands that take items of each job, and when they do not."""
 
 
-def who_takes(reader: Reader, jobs: Sequence[str], options: str = "", *, number: int | None = None) -> str:
+def who_takes(reader: Reader, jobs: Sequence[str], *, number: int | None = None) -> str:
     """Return a sentence about who takes the items of these jobs that were just queued, and what is taken with them.
 
     `number` of the queued items are meant, 0 before they are queued; None for all. Without `jobs`, all of the queue is
-    meant. `options` are those that name the queue, such as ` --queue animals.db`, for the commands in the sentence.
+    meant.
     """
-    work, arguments = f"batchkiln work{options}", f" {command_arguments(*jobs)}" if jobs else ""
+    arguments = f" {command_arguments(*jobs)}" if jobs else ""
     lease = reader.lease()
     if lease is not None and lease.is_alive:
         process = f"Process {lease.pid} on {lease.host} runs this queue ({lease.command})"
         if exception := _OF_THE_WHOLE_QUEUE.get(lease.command):
             return f"{process} and takes them, unless it was started {exception}."
-        return f"{process} and takes those of its own jobs; `{work}{arguments}` takes the others when it has ended."
+        work = f"`batchkiln work{arguments}`"
+        return f"{process} and takes those of its own jobs; {work} takes the others when it has ended."
     workers = reader.workers.all() if reader.is_shared() else []
     if alive := [worker for worker in workers if worker.is_alive and not worker.is_draining]:
         verbs = "shares this queue and takes" if len(alive) == 1 else "share this queue and take"
-        return f"{plural(len(alive), 'worker')} {verbs} them; `batchkiln workers{options}` shows what each does."
+        return f"{plural(len(alive), 'worker')} {verbs} them; `batchkiln workers` shows what each does."
     others = _of_other_jobs(reader, jobs)
     if not jobs:
         queued = f" ({others})" if others else ""
-        return f"`{work}` takes what is queued{queued}, and ends with it; `{work} --forever` keeps taking."
+        return (
+            f"`batchkiln work` takes what is queued{queued}, and ends with it; `batchkiln work --forever` keeps taking."
+        )
     beside = "" if number is None else _beside(reader, jobs, number)
     bare = f" Without the job's name, it also takes {others}." if others else ""
     return (
-        f"`{work}{arguments}` takes them now{beside}, and ends with them; `{work} --forever{arguments}` keeps taking."
-        f"{bare}"
+        f"`batchkiln work{arguments}` takes them now{beside}, and ends with them; "
+        f"`batchkiln work --forever{arguments}` keeps taking.{bare}"
     )
 
 
@@ -80,24 +83,21 @@ def _cost(summaries: Sequence[JobSummary]) -> str:
     return f"about {plural(cost, 'credit')}{f' and {without}' if unquoted else ''}"
 
 
-def to_resume(job: str, options: str = "", *, is_driven: bool = False) -> str:
+def to_resume(job: str, *, is_driven: bool = False) -> str:
     """Return the sentence, without its full stop, that names the commands which resume a paused job.
 
-    `options` are as in `who_takes`. `is_driven` says that a process runs the queue, and may still do so then.
+    `is_driven` says that a process runs the queue, and may still do so then.
     """
     name = command_arguments(job)
-    unpause, work = f"`batchkiln unpause{options} {name}`", f"`batchkiln work{options} {name}`"
+    unpause, work = f"`batchkiln unpause {name}`", f"`batchkiln work {name}`"
     return f"To resume: {unpause}, then {work}" + (" if no process runs the queue any more" if is_driven else "")
 
 
-def after_unpause(reader: Reader, job: str, options: str = "") -> str:
-    """Return sentences about what becomes of a job that is no longer paused; empty if nothing of it is left to do.
-
-    `options` are as in `who_takes`.
-    """
+def after_unpause(reader: Reader, job: str) -> str:
+    """Return sentences about what becomes of a job that is no longer paused; empty if nothing of it is left to do."""
     summary = reader.jobs.summary(job)
     if summary.items[ItemState.QUEUED]:
-        return who_takes(reader, [job], options)
+        return who_takes(reader, [job])
     under_way = sum(summary.items[state] for state in UNDER_WAY)
     if not under_way:
         return ""
@@ -108,20 +108,15 @@ def after_unpause(reader: Reader, job: str, options: str = "") -> str:
         is_under_way = "is under way, and is" if under_way == 1 else "are under way, and are"
         return f"{items} {is_under_way} finished as during the pause."
     is_under_way = "is" if under_way == 1 else "are"
-    return (
-        f"{items} {is_under_way} under way; `batchkiln work{options} {command_arguments(job)}` finishes what was sent."
-    )
+    return f"{items} {is_under_way} under way; `batchkiln work {command_arguments(job)}` finishes what was sent."
 
 
-def after_pause(reader: Reader, job: str, options: str = "") -> str:
-    """Return sentences about what becomes of the process that runs the queue once `job` is paused, and how to resume.
-
-    `options` are as in `who_takes`.
-    """
+def after_pause(reader: Reader, job: str) -> str:
+    """Return sentences about what becomes of the process that runs the queue once a job is paused, how to resume."""
     lease = reader.lease()
     workers = reader.workers.all() if reader.is_shared() else []
     alive = sum(worker.is_alive and not worker.is_draining for worker in workers)
-    resume = f"{to_resume(job, options, is_driven=True)}."
+    resume = f"{to_resume(job, is_driven=True)}."
     if lease is not None and lease.is_alive:
         process = f"Process {lease.pid} on {lease.host}, which runs this queue ({lease.command}),"
         forever = ", unless it was started with `--forever`" if lease.command == "work" else ""
@@ -131,4 +126,4 @@ def after_pause(reader: Reader, job: str, options: str = "") -> str:
     if alive:
         end = f"The {plural(alive, 'worker')} of this queue" + (" ends" if alive == 1 else " end")
         return f"{end} once only paused jobs are left, unless started with `--forever`. {resume}"
-    return f"No process runs this queue. {to_resume(job, options)}."
+    return f"No process runs this queue. {to_resume(job)}."

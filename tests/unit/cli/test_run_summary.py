@@ -198,7 +198,6 @@ def test_the_note_on_a_local_service_is_not_repeated_at_the_end(
 def test_work_continues_a_manifest_from_standard_input() -> None:
     """What came by standard input cannot be read again: it is in the queue."""
     assert resume_command(common("run", "-")) == "batchkiln work"
-    assert resume_command(common("--queue", "queue.db", "run", "-")) == "batchkiln work --queue queue.db"
 
 
 def test_what_is_not_understood_is_four_with_the_shape_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,8 +69,8 @@ def queued(name: str, number: int, *, cost: int = 0, unquoted: int = 0, waiting:
     )
 
 
-def said(queue: FakeQueue, options: str = "", *, jobs: tuple[str, ...] = ("birds",), number: int | None = None) -> str:
-    return who_takes(cast("Reader", queue), jobs, options, number=number)
+def said(queue: FakeQueue, *, jobs: tuple[str, ...] = ("birds",), number: int | None = None) -> str:
+    return who_takes(cast("Reader", queue), jobs, number=number)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,8 @@ def said(queue: FakeQueue, options: str = "", *, jobs: tuple[str, ...] = ("birds
 )
 def test_without_a_driver_the_two_commands_are_named(queue: FakeQueue) -> None:
     """One ends with the items, the other keeps taking. A killed, lost or leaving driver takes nothing."""
-    assert said(queue, " --queue a.db") == (
-        "`batchkiln work --queue a.db birds` takes them now, and ends with them; "
-        "`batchkiln work --queue a.db --forever birds` keeps taking."
+    assert said(queue) == (
+        "`batchkiln work birds` takes them now, and ends with them; `batchkiln work --forever birds` keeps taking."
     )
 
 
