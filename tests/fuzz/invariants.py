@@ -25,7 +25,8 @@ from batchkiln.store.sqlite.file_session import prepare_for_writing
 from batchkiln.yaml_reading.diagnostics import Diagnostics, InvalidValue, open_bytes
 
 ITEMS_READ: Final = 2_000  # of one hostile manifest; what comes later is made by the same code
-PATIENCE_SECONDS: Final = 20.0  # an input that takes longer counts as a hang, also on a busy machine
+PATIENCE_SECONDS: Final = 20.0  # of the processor: an input that takes more counts as a hang, however busy the machine
+_WAITING_FACTOR: Final = 30  # what waits, as for a pipe that nobody writes, takes no processor
 PATH_SIZE_BYTES: Final = 4095
 NAME_SIZE_BYTES: Final = 255
 KNOWN_VARIABLES: Final = {"prompt": "p", "a": "x", "b": 7, "c": [1, "two", None], "d": {"k": "v"}, "e": 1.5, "n": None}
@@ -40,18 +41,24 @@ class Stuck(BaseException):
 
 @contextmanager
 def patience(seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
-    """Raise `Stuck` in the main thread after so long. One alarm for a process: not to be nested."""
+    """Raise `Stuck` in the main thread after so much of the processor. One for a process: not to be nested."""
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise Stuck
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    alarms = (
+        (signal.SIGPROF, signal.ITIMER_PROF, seconds),
+        (signal.SIGALRM, signal.ITIMER_REAL, seconds * _WAITING_FACTOR),
+    )
+    before = [signal.signal(number, ring) for number, _, _ in alarms]
+    for _, timer, after in alarms:
+        signal.setitimer(timer, after)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for (number, timer, _), handler in zip(alarms, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(number, handler)
 
 
 def furnish(folder: Path) -> None:
