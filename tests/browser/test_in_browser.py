@@ -9,6 +9,7 @@ from playwright.sync_api import Request, expect
 from browser.conftest import Opened
 from integration.dashboard.sample_queue import AT
 
+TOP = "(one) => one.getBoundingClientRect().top"
 PAGES = [
     "/",
     "/jobs/birds",
@@ -70,6 +71,45 @@ def test_an_opened_event_stays_open(opened: Opened) -> None:
     expect(events).to_have_count(2)
     expect(events.first.locator("code")).to_be_hidden()
     expect(events.last.get_by_text("manifest_applied")).to_be_visible()
+
+
+def test_events_failures_and_days_follow_the_queue(opened: Opened) -> None:
+    """Without a reload, as the overview does."""
+    seen = {}
+    for path, part in (("/failures", "failures"), ("/days", "days"), ("/events", "history")):
+        page = seen[part] = opened.page.context.new_page()
+        page.goto(opened.served.url + path)
+    days = seen["days"].locator('[data-part="days"]')
+    before = days.inner_text()
+
+    opened.queue.never_fits("queued", "over_budget")
+
+    expect(seen["failures"].locator('[data-part="failures"]')).to_contain_text("over_budget")
+    expect(seen["history"].locator('[data-part="history"] li').first).to_contain_text("queued of birds")
+    expect(days).not_to_have_text(before)
+
+
+def test_older_events_are_not_asked_for_again(seen: Opened) -> None:
+    """What is before an event does not change."""
+    seen.go("/events?before=3")
+
+    assert seen.page.locator("#main").get_attribute("data-events") is None
+
+
+def test_an_event_that_is_read_stays_where_it_is(opened: Opened) -> None:
+    """Later events come before it, and push nothing away from under the eyes."""
+    opened.go("/events?job=birds")
+    first = opened.page.locator(".history summary").first
+    first.click()
+    row = opened.page.locator(f"li[data-key='{first.locator('xpath=../..').get_attribute('data-key')}']")
+    top = row.evaluate(TOP)
+
+    opened.queue.never_fits("queued", "over_budget")
+
+    expect(opened.page.locator(".history summary").first).to_contain_text("queued")
+    assert row.evaluate(TOP) == pytest.approx(top, abs=1)
+    expect(row.locator("details")).to_have_attribute("open", "")
+    expect(row.locator("summary")).to_be_focused()
 
 
 def test_the_token_is_gone_from_the_address(seen: Opened) -> None:

@@ -2,15 +2,10 @@
 
 from aiohttp import web
 
-from batchkiln.api import Reader
-from batchkiln.dashboard.charts import day_chart, day_name
-from batchkiln.dashboard.context import Context, context_of
-from batchkiln.dashboard.live_state import LiveState
+from batchkiln.dashboard.context import context_of
 from batchkiln.dashboard.messages import done_message
-from batchkiln.dashboard.partials import item_sections, sections
+from batchkiln.dashboard.partials import day_sections, failure_sections, item_sections, sections
 from batchkiln.dashboard.snapshot import headline
-from batchkiln.presentation.calendar import Calendar, read_calendars
-from batchkiln.presentation.overview import read_accounts
 
 
 async def overview(request: web.Request) -> web.Response:
@@ -33,21 +28,13 @@ async def job(request: web.Request) -> web.Response:
 async def failures(request: web.Request) -> web.Response:
     """Show the failed, rejected, expired and held items by cause."""
     context = context_of(request)
-    now = await context.snapshot()
-    return context.page("failures.html", now=now, headline=headline(now), jobs=(*now.current, *now.earlier))
+    return context.page("failures.html", parts=await failure_sections(context))
 
 
 async def days(request: web.Request) -> web.Response:
     """Show past and coming days with their credits."""
     context = context_of(request)
-    calendars = await context.reader.read(_calendars, context, context.live_state())
-    charts = [(calendar, day_chart(calendar)) for calendar in calendars]
-    return context.page("days.html", charts=charts, day_name=day_name)
-
-
-def _calendars(reader: Reader, context: Context, live: LiveState) -> list[Calendar]:
-    accounts, times = read_accounts(reader, context.config, context.machine_now(), live.times)
-    return read_calendars(reader, context.config, times, accounts)
+    return context.page("days.html", parts=await day_sections(context))
 
 
 async def item(request: web.Request) -> web.Response:

@@ -9,10 +9,13 @@ from batchkiln.api import ItemSummary, Reader
 from batchkiln.api.reading import read_item_report
 from batchkiln.core.job import InputFile
 from batchkiln.core.states import FINAL_STATES, RETRYABLE, ItemState
-from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
+from batchkiln.dashboard.charts import Chart, day_chart, day_name, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.file_faults import faults_of, missing_inputs
+from batchkiln.dashboard.live_state import LiveState
 from batchkiln.dashboard.snapshot import PageSnapshot, expected_cost, headline
+from batchkiln.presentation.calendar import Calendar, read_calendars
+from batchkiln.presentation.overview import read_accounts
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
@@ -71,6 +74,24 @@ def _hours(reader: Reader, now: PageSnapshot) -> Chart | None:
     until = latest.replace(minute=0, second=0, microsecond=0)
     hours = reader.generations.ended_by_hour(until - (HOURS_SHOWN - 1) * _HOUR, length=_HOUR)
     return hour_chart(hours, until=until, length=_HOUR, number=HOURS_SHOWN) if hours else None
+
+
+async def failure_sections(context: Context) -> dict[str, str]:
+    """Render what failed, by cause, as one part."""
+    now = await context.snapshot()
+    return {"failures": context.render("sections/failures.html", jobs=(*now.current, *now.earlier))}
+
+
+async def day_sections(context: Context) -> dict[str, str]:
+    """Render past and coming days as one part."""
+    calendars = await context.reader.read(_calendars, context, context.live_state())
+    charts = [(calendar, day_chart(calendar)) for calendar in calendars]
+    return {"days": context.render("sections/days.html", charts=charts, day_name=day_name)}
+
+
+def _calendars(reader: Reader, context: Context, live: LiveState) -> list[Calendar]:
+    accounts, times = read_accounts(reader, context.config, context.machine_now(), live.times)
+    return read_calendars(reader, context.config, times, accounts)
 
 
 async def item_sections(context: Context, job: str, name: str) -> dict[str, str]:

@@ -8,8 +8,9 @@ from aiohttp import web
 
 from batchkiln.clock import ServiceClock
 from batchkiln.dashboard.context import Context, context_of
-from batchkiln.dashboard.gallery import View, gallery_sections, view_of
-from batchkiln.dashboard.partials import item_sections, sections
+from batchkiln.dashboard.gallery import gallery_sections, view_of
+from batchkiln.dashboard.history_page import history_sections, wanted_of
+from batchkiln.dashboard.partials import day_sections, failure_sections, item_sections, sections
 from batchkiln.dashboard.stream_places import send, stream_place
 
 log = structlog.get_logger()
@@ -21,14 +22,11 @@ IDLE_TICKS: Final = 5
 CLOSED: Final = b"event: closed\ndata: {}\n\n"
 """The last message of a stream: the dashboard ends, and no connection was lost."""
 
-_PageKey = tuple[str | None, str | None, View | None]  # the job, the item and the gallery of a page; none: the overview
-
 
 async def events(request: web.Request) -> web.StreamResponse:
     """Send the changed parts of a page until it is closed or the dashboard ends."""
     context = context_of(request)
-    job, text = request.query.get("job"), request.query.get("gallery")
-    of = (job, request.query.get("item"), None if job is None or text is None else view_of(job, text))
+    of = dict(request.query)
     with stream_place(request):
         sent, shows_ages = await _changed(context, of, {})  # an unknown job or item fails before the stream starts
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
@@ -44,7 +42,7 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 async def _follow(
-    request: web.Request, response: web.StreamResponse, of: _PageKey, sent: dict[str, str], *, shows_ages: bool
+    request: web.Request, response: web.StreamResponse, of: dict[str, str], sent: dict[str, str], *, shows_ages: bool
 ) -> None:
     context = context_of(request)
     ticker, ticks = ServiceClock(), 0
@@ -62,17 +60,27 @@ async def _follow(
     await send(request, response, CLOSED)
 
 
-async def _changed(context: Context, of: _PageKey, sent: dict[str, str]) -> tuple[dict[str, str], bool]:
+async def _changed(context: Context, of: dict[str, str], sent: dict[str, str]) -> tuple[dict[str, str], bool]:
     """Return the parts that differ from those already sent, and whether the page shows ages."""
-    job, item, view = of
-    if view is not None:
-        parts, shows_ages = await gallery_sections(context, view), False
-    elif job is not None and item is not None:
-        parts, shows_ages = await item_sections(context, job, item), False
-    else:
-        parts, now = await sections(context, job)
-        shows_ages = now.shows_ages
+    parts, shows_ages = await _parts(context, of)
     return {name: html for name, html in parts.items() if sent.get(name) != html}, shows_ages
+
+
+async def _parts(context: Context, of: dict[str, str]) -> tuple[dict[str, str], bool]:
+    """Render the parts of the page that the stream's query names: without names, those of the overview."""
+    match of:
+        case {"page": "events"}:
+            return await history_sections(context, wanted_of(of)), False
+        case {"page": "failures"}:
+            return await failure_sections(context), False
+        case {"page": "days"}:
+            return await day_sections(context), False
+        case {"job": job, "gallery": query}:
+            return await gallery_sections(context, view_of(job, query)), False
+        case {"job": job, "item": item}:
+            return await item_sections(context, job, item), False
+    parts, now = await sections(context, of.get("job"))
+    return parts, now.shows_ages
 
 
 def _message(parts: dict[str, str]) -> bytes:

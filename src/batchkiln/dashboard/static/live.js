@@ -5,6 +5,7 @@ const main = document.getElementById("main");
 const offline = document.getElementById("offline");
 const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
 const deferred = new Map(); // parts to replace after the person has ended a text selection in them
+const WIDE = ".strip, .scroll"; // what scrolls sideways
 const TITLE_MAX = 60;
 const AGAIN_MS = 1000;
 let source = null;
@@ -53,6 +54,17 @@ function keepKnown(part, fresh) {
   }
 }
 
+// New rows come before the others. A row that is open, or that the person has scrolled to, stays where it is.
+function rowBeingRead(part) {
+  const inView = [...part.querySelectorAll("li[data-key]")].filter((row) => {
+    const { top, bottom } = row.getBoundingClientRect();
+    return bottom > 0 && top < innerHeight;
+  });
+  const isScrolledTo = part.getBoundingClientRect().top < 0;
+  const row = inView.find((each) => each.querySelector("details[open]")) || (isScrolledTo && inView[0]);
+  return row ? { key: row.dataset.key, top: row.getBoundingClientRect().top } : null;
+}
+
 function replacePart(name, html) {
   const part = main.querySelector(`[data-part="${name}"]`);
   if (!part) {
@@ -65,24 +77,26 @@ function replacePart(name, html) {
   }
   deferred.delete(name);
   const active = part.contains(document.activeElement) ? document.activeElement : null;
-  const strip = part.querySelector(".strip");
-  const scrolled = strip ? strip.scrollLeft : 0;
+  const scrolled = [...part.querySelectorAll(WIDE)].map((each) => each.scrollLeft);
+  const read = rowBeingRead(part);
   const nameOf = (each, place) => each.id || place; // entries of a history have ids, because new ones come before them
   const all = [...part.querySelectorAll("details")];
   const open = all.map((each, place) => each.open && nameOf(each, place));
   const fresh = document.createElement("template");
   fresh.innerHTML = html; // rendered by the server, which escapes all data
   showLocalTimes(fresh.content);
+  fresh.content.querySelectorAll("details").forEach((each, place) => (each.open = each.open || open.includes(nameOf(each, place))));
   keepKnown(part, fresh.content);
   part.replaceChildren(fresh.content);
-  part.querySelectorAll("details").forEach((each, place) => (each.open = each.open || open.includes(nameOf(each, place))));
   const href = active && active.getAttribute("href");
   const again = active && active.isConnected ? active : href && part.querySelector(`a[href="${CSS.escape(href)}"]`);
   if (again) {
     again.focus({ preventScroll: true });
   }
-  if (scrolled && part.querySelector(".strip")) {
-    part.querySelector(".strip").scrollLeft = scrolled;
+  part.querySelectorAll(WIDE).forEach((each, place) => (each.scrollLeft = scrolled[place] || 0));
+  const same = read && part.querySelector(`li[data-key="${CSS.escape(read.key)}"]`);
+  if (same) {
+    scrollBy(0, same.getBoundingClientRect().top - read.top);
   }
   showVerdict();
 }
