@@ -266,11 +266,39 @@ def test_file_that_is_gone_is_told_in_words(gallery: Opened, tmp_path: Path) -> 
     (tmp_path / "fox.png").unlink()
     gallery.page.route("**/media/**", lambda route: route.fulfill(status=404))
     gallery.go("/jobs/birds/items?text=owl-1&large=1")
-    expect(gallery.page.get_by_text("This file cannot be shown.")).to_be_visible()
+    expect(gallery.page.get_by_text("owl-1.png cannot be shown")).to_be_visible()
     gallery.go("/jobs/birds/items?text=snow&large=1")
 
     expect(gallery.page.get_by_text("fox.png is missing.")).to_be_visible()
     expect(gallery.page.locator(".view a")).to_have_count(0)
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 2000])  # nothing of the picture, and its first lines
+@pytest.mark.parametrize("path", ["items?text=owl-1&large=1", "item?id=owl-1", "review"])
+def test_damaged_file_of_its_size_is_named_and_downloaded_again(
+    gallery: Opened, tmp_path: Path, path: str, kept_bytes: int
+) -> None:
+    """Its size says nothing, but the browser cannot draw it, and its content is not what was saved."""
+    file = tmp_path / "owl-1.png"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:kept_bytes] + b"\x55" * (len(whole) - kept_bytes))
+    gallery.go(f"/jobs/birds/{path}")
+    fault = gallery.page.locator(".gone")
+    expect(fault).to_contain_text("owl-1.png cannot be shown: it is damaged")
+    fault.get_by_role("button", name="Download again").click()
+
+    expect(gallery.page.locator("main")).to_contain_text("downloading")
+    assert gallery.queue.names("downloading") == ["owl-1"]
+
+
+def test_damaged_clip_is_named(gallery: Opened, tmp_path: Path) -> None:
+    """With the way to have it again."""
+    file = tmp_path / "fox-clip.mp4"
+    file.write_bytes(b"\x55" * file.stat().st_size)
+    gallery.go("/jobs/birds/item?id=fox-clip")
+
+    expect(gallery.page.locator(".gone")).to_contain_text("fox-clip.mp4 cannot be played: it is damaged")
+    expect(gallery.page.get_by_role("button", name="Download again")).to_be_visible()
 
 
 def test_picture_that_was_lost_on_the_way_is_asked_for_again(gallery: Opened) -> None:

@@ -116,7 +116,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FetchReport(Shown):
-    """The result of looking for files that are gone from the disk, or have another size than the recorded one.
+    """The result of looking for files that are gone from the disk, or are not as recorded.
 
     `present` is the number of files that exist, and `fetched` the number of items that the next run downloads again at
     no cost, or whose objects it writes again from this machine. `lost` files are neither here nor kept by the service
@@ -289,10 +289,11 @@ class Changes:
     async def fetch(self, job: str, items: Sequence[str] | None = None) -> FetchReport:
         """Find the current files of done items that are gone, and let the next run download them again.
 
-        Only the named items are checked, or all if none is named. The download costs nothing.
+        Only the named items are checked, or all if none is named. The files of named items are read: one that is
+        damaged at its recorded size is downloaded again as well. The download costs nothing.
         """
         saved, skipped = await self.reader.read(Reader.saved_files, job, ids_of(items))
-        gone = await asyncio.to_thread(_gone, saved)
+        gone = await asyncio.to_thread(_gone, saved, reads_contents=bool(items))
         now = self._clock()
         expired = [file for file in gone if not _is_retained(file, now)]
         lost = await asyncio.to_thread(_without_copy, expired, outgoing_folder(self.reader.location))
@@ -404,8 +405,8 @@ def _user() -> str:
         return "unknown"
 
 
-def _gone(saved: Sequence[SavedOutputFile]) -> list[SavedOutputFile]:
-    return [file for file in saved if not _is_there(file)]
+def _gone(saved: Sequence[SavedOutputFile], *, reads_contents: bool) -> list[SavedOutputFile]:
+    return [file for file in saved if not _is_there(file) or (reads_contents and _is_damaged(file))]
 
 
 def _is_there(file: SavedOutputFile) -> bool:
@@ -425,6 +426,17 @@ def _is_there(file: SavedOutputFile) -> bool:
         return False
     except OSError:
         return True
+
+
+def _is_damaged(file: SavedOutputFile) -> bool:
+    """Return whether a file on the disk has another content than the recorded one. Objects are not read."""
+    if is_url(file.path):
+        return False
+    try:
+        with Path(file.path).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() != file.sha256
+    except OSError:
+        return False
 
 
 def _occupied(gone: Sequence[SavedOutputFile]) -> tuple[SavedOutputFile, ...]:

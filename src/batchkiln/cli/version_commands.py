@@ -97,8 +97,9 @@ async def _use_version(common: Common, job: str, item: str, version: int) -> Exi
 def fetch(common: Common, job: str, items: tuple[str, ...]) -> ExitStatus:
     """Find files of done items of JOB that are gone from the disk, and let the next run download them. Costs nothing.
 
-    The service keeps a result for 14 days. Files that it no longer keeps are listed: only `batchkiln redo` makes
-    them again, at the price of a new attempt.
+    Of a job, files with another size than the recorded one are found as well; of named ITEMS, whose files are read,
+    also damaged ones. The service keeps a result for 14 days. Files that it no longer keeps are listed: only
+    `batchkiln redo` makes them again, at the price of a new attempt.
     """
     return run_async(_fetch(common, job, items))
 
@@ -113,7 +114,7 @@ async def _fetch(common: Common, job: str, items: Sequence[str]) -> ExitStatus:
         f"{job}: {plural(report.present, 'file')} on disk; {plural(report.fetched, 'item')} to download again."
     )
     for file in report.kept_in_place[:_FILES_SHOWN]:
-        print_result(f"  stays as it is: {sanitize(file.path)} has another size than the recorded one")
+        print_result(f"  stays as it is: {sanitize(file.path)} is not the file that was saved")
     if len(report.kept_in_place) > _FILES_SHOWN:
         print_result(f"  and {len(report.kept_in_place) - _FILES_SHOWN:,} more")
     if report.kept_in_place:

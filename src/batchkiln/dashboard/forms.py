@@ -113,7 +113,7 @@ def _back(
 
 
 async def act_fetch(request: web.Request) -> web.Response:
-    """Let the next run download files of an item that are missing or have another size."""
+    """Let the next run download files of an item that are missing or damaged."""
     context = context_of(request)
     job, item = request.match_info["job"], request.query.get("id", "")
     async with context.changes() as changes:

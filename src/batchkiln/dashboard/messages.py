@@ -22,7 +22,7 @@ _LABELS: Final = {
 _DONE_SENTENCES: Final = {
     "fetch": "The file is downloaded again by the process that runs the queue, or by the next run, at no cost.",
     "lost": "The service no longer has the file: only “Make again…” makes a new one, at the price of a new attempt.",
-    "present": "No file is missing, or the item has changed meanwhile. Nothing was changed.",
+    "present": "The files are as they were saved, or the item has changed meanwhile. Nothing was changed.",
 }
 _DONE_WORDS: Final = {
     "retry": "queued again",

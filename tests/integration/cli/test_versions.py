@@ -107,7 +107,7 @@ def test_cut_file_is_named_with_the_name_of_the_new_one(workspace: Workspace) ->
     path.rename(path.with_name("broken"))
 
     assert workspace.call("work").exit == 0
-    assert f"stays as it is: {path} has another size than the recorded one" in found.out
+    assert f"stays as it is: {path} is not the file that was saved" in found.out
     assert "gets `~2` before its extension" in found.out
     assert path.read_bytes() == content
 

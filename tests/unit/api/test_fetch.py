@@ -1,6 +1,7 @@
 """`Changes.fetch`: which files are gone, which of them the service still keeps, and what is left alone."""
 
 import asyncio
+import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,7 +22,7 @@ def queue(tmp_path: Path) -> Iterator[QueueFile]:
     opened = QueueFile(tmp_path / "queue.db")
     opened.apply([spec("fox"), spec("owl"), spec("wren")])
     for name in ("fox", "owl"):
-        opened.finish(name, str(tmp_path / f"{name}.png"))
+        opened.finish(name, str(tmp_path / f"{name}.png"), sha256=hashlib.sha256(CONTENT).hexdigest())
     (tmp_path / "fox.png").write_bytes(CONTENT)
     yield opened
     opened.connection.close()
@@ -53,6 +54,16 @@ def test_file_of_another_size_is_fetched_beside_it(queue: QueueFile) -> None:
     assert report.fetched == 2
     assert [file.item for file in report.kept_in_place] == ["fox"]  # nothing lies in the place of the owl's
     assert (queue.path.parent / "fox.png").read_bytes() == b"cut"
+
+
+def test_damaged_file_of_a_named_item_is_fetched(queue: QueueFile) -> None:
+    """Its content is compared with the recorded hash; those of a whole job are not all read."""
+    (queue.path.parent / "fox.png").write_bytes(CONTENT[::-1])
+
+    named = fetch(queue, "fox")
+
+    assert (named.present, named.fetched, [file.item for file in named.kept_in_place]) == (0, 1, ["fox"])
+    assert queue.names("downloading") == ["fox"]
 
 
 def test_file_that_the_service_no_longer_keeps_is_told_as_lost(queue: QueueFile) -> None:

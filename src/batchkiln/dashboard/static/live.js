@@ -8,6 +8,7 @@ const deferred = new Map(); // parts to replace after the person has ended a tex
 const WIDE = ".strip, .scroll"; // what scrolls sideways
 const TITLE_MAX = 60;
 const AGAIN_MS = 1000;
+const LARGE = ".view img, .outputs a:has(+ template) img"; // whole files, and no small pictures
 let source = null;
 let lastMessageAt = 0;
 let wasClosed = false; // the dashboard said that it ends
@@ -167,6 +168,14 @@ function connectWhileVisible() {
   }
 }
 
+// The browser draws the first lines of a damaged picture, and calls it loaded and decoded; it makes no bitmap of it.
+function checkWhole(picture) {
+  createImageBitmap(picture, { resizeWidth: 8, resizeHeight: 8 }).then(
+    (bitmap) => bitmap.close(),
+    () => picture.isConnected && tellBroken(picture),
+  );
+}
+
 // A file that is gone or broken has words in place of the browser's broken picture.
 function tellBroken(picture) {
   if (picture.dataset.told) {
@@ -177,16 +186,19 @@ function tellBroken(picture) {
     setTimeout(() => picture.setAttribute("src", picture.getAttribute("src")), AGAIN_MS);
     return;
   }
+  const link = picture.closest("a");
+  const told = (link || picture).nextElementSibling;
+  if (told && told.matches("template")) { // the server's words, with the way to have it again
+    told.replaceWith(told.content);
+    (link || picture).remove();
+    return;
+  }
   const isSmall = picture.matches(".frame img");
-  const isClip = picture.matches("video");
-  const large = isClip
-    ? "This clip cannot be played: the file is damaged, or in a format that this browser does not play."
-    : "This file cannot be shown.";
-  const text = isSmall ? "no picture" : large;
+  const text = isSmall ? "no picture" : "This file cannot be shown.";
   picture.dataset.told = text;
   const words = Object.assign(document.createElement("span"), { className: isSmall ? "blank" : "gone", textContent: text });
-  if (!isSmall && picture.closest("a")) {
-    picture.closest("a").replaceWith(words); // it led to the same file
+  if (!isSmall && link) {
+    link.replaceWith(words); // it led to the same file
     return;
   }
   picture.after(words);
@@ -254,9 +266,15 @@ showLocalTimes(document);
 if (main) {
   showVerdict();
   main.addEventListener("error", (event) => event.target.matches("img, video") && tellBroken(event.target), true);
+  main.addEventListener("load", (event) => event.target.matches(LARGE) && checkWhole(event.target), true);
   for (const picture of main.querySelectorAll("img")) {
-    if (picture.complete && !picture.naturalWidth && picture.loading !== "lazy") {
+    if (!picture.complete || (!picture.naturalWidth && picture.loading === "lazy")) {
+      continue;
+    }
+    if (!picture.naturalWidth) {
       tellBroken(picture); // it failed before this script was there
+    } else if (picture.matches(LARGE)) {
+      checkWhole(picture); // likewise
     }
   }
   for (const clip of main.querySelectorAll("video")) {
