@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from batchkiln_service.errors import sentence_of
@@ -42,7 +42,7 @@ class Limits(_Strict):  # Service section 8
 
     @classmethod
     def lifted(cls) -> Self:
-        """Return limits that are never reached, for benchmarks."""
+        """Return limits that are never reached."""
         never = dict.fromkeys(cls.model_fields.keys() - {"minute_seconds"}, MAX_COUNT)
         return cls.model_validate(never | {"poll_interval_seconds": 0})
 
@@ -99,7 +99,8 @@ class ServiceConfig(_Strict):
     start_at: datetime | None = None  # service time at the first start; default: the real time
     day_seconds: Seconds = 86_400.0
     day_start: datetime = datetime(1970, 1, 1, tzinfo=UTC)
-    limits: Limits = Limits()
+    no_limits: bool = False  # lifts all limits, whatever `limits` has
+    limits: Annotated[Limits, Field(validate_default=True)] = Limits()
     seed: int | None = None  # None: identifiers are random, durations and faults those of seed 0
     accounts: Annotated[tuple[AccountConfig, ...], Field(min_length=1)] = (AccountConfig(name="main"),)
     faults: tuple[FaultRule, ...] = ()
@@ -122,6 +123,11 @@ class ServiceConfig(_Strict):
     idle_seconds: Seconds = 75.0
     unread_seconds: Seconds = 60.0
     upload_silence_seconds: Seconds = 30.0  # the longest pause of a client that uploads a file
+
+    @field_validator("limits")
+    @classmethod
+    def _are_lifted(cls, limits: Limits, info: ValidationInfo) -> Limits:
+        return Limits.lifted() if info.data.get("no_limits") else limits
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:

@@ -22,7 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def batchkiln_service(request: pytest.FixtureRequest) -> "Iterator[RunningService]":
     """Run a local service for this test: the Video and Image Generation Service API on a port of this machine.
 
-    The marker of the same name has fields of its configuration: `@pytest.mark.batchkiln_service(instant=True)`.
+    The marker of the same name has fields of its configuration, as in
+    `@pytest.mark.batchkiln_service(no_limits=True, instant=True)`.
     """
     from batchkiln_service.testing import running_service  # noqa: PLC0415 - imported by tests that use it
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from batchkiln_service.commands.host_program import CommandError, ConfigFile, HostProgram, Problem
-from batchkiln_service.config import Limits, ServiceConfig, root_causes, suggestion
+from batchkiln_service.config import ServiceConfig, root_causes, suggestion
 from batchkiln_service.db.account_admin import AccountAdmin, open_account_admin
 from batchkiln_service.errors import KeyRefusedError, sentence_of
 
@@ -37,12 +37,10 @@ def remember_state_dir(given: Path | None) -> Path | None:
 def read_service_config(program: HostProgram, given: dict[str, Any]) -> ServiceConfig:
     """Return the configuration from the defaults, the file and the given options, in rising order of precedence.
 
-    The option `key` is the API key of the first account. `limits` is True for no limits. Raise CommandError that names
-    the place in the file, or the option, of each wrong field.
+    The option `key` is the API key of the first account. Raise CommandError that names the place in the file, or the
+    option, of each wrong field.
     """
     key = given.pop("key", None)
-    if given.pop("limits", None):
-        given["limits"] = Limits.lifted()
     if key is not None and not _KEY_FORM.fullmatch(key):
         raise CommandError("--key: expected 1 to 256 ASCII characters without spaces")
     path = program.options().named_config

@@ -39,7 +39,7 @@ _PARAMS: Final = (
     click.Option(["--time-scale"], type=float, help="Service seconds per real second."),
     click.Option(["--key"], help="The API key of the first account, instead of a random one."),
     click.Option(["--seed"], type=int, help="Give equal requests equal ids, durations and files in each run."),
-    click.Option(["--no-limits", "limits"], is_flag=True, flag_value=True, default=None, help="Apply no limits."),
+    click.Option(["--no-limits"], is_flag=True, default=None, help="Apply no limits."),
     click.Option(["--instant"], is_flag=True, default=None, help="End generations at once, with one small file."),
     click.Option(["--operator-port"], type=_PORT, help="Port of the operator's API. Default: as --port."),
     click.Option(["--operator-host"], help="Address of the operator's API, for containers. Default: 127.0.0.1."),

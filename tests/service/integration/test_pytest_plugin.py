@@ -90,6 +90,23 @@ def test_client_that_breaks_a_rule_fails_its_test(pytester: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(["*rate_limited: 1 requests beyond the limit of a minute*"])
 
 
+def test_test_of_a_client_may_have_no_limits() -> None:
+    """The eleventh create of a minute is accepted, as with `serve --no-limits`."""
+    with running_service(no_limits=True, instant=True) as service:
+        body = {
+            "model": "epsilon-2",
+            "mode": "text-to-image",
+            "prompt": "A fox",
+            "parameters": {"resolution": "512x512"},
+        }
+        headers = {"Authorization": f"Bearer {service.api_key}", "Content-Type": "application/json"}
+        for number in range(11):
+            headers["Idempotency-Key"] = f"idempotency-key-{number}"
+            create = urllib.request.Request(f"{service.base_url}/images", json.dumps(body).encode(), headers)
+            urllib.request.urlopen(create, timeout=20).close()
+        service.assert_ok()
+
+
 def test_a_test_without_the_fixture_pays_nothing(pytester: pytest.Pytester) -> None:
     """The service is not even imported."""
     pytester.makepyfile(

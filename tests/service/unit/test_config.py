@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln_service import KeyConfig, ServiceConfig
+from batchkiln_service import KeyConfig, Limits, ServiceConfig
 
 
 def test_defaults_are_the_documented_limits() -> None:
@@ -24,6 +24,15 @@ def test_defaults_are_the_documented_limits() -> None:
         "poll_interval_seconds": 10.0,
         "minute_seconds": 60.0,
     }
+
+
+def test_no_limits_is_a_setting_that_wins() -> None:
+    """As `serve --no-limits` has it, for the fixture, for `running_service` and for a file."""
+    config = ServiceConfig(state_dir=Path("state"), no_limits=True, limits=Limits(creates_per_minute=3))
+
+    assert config.limits == Limits.lifted()
+    with pytest.raises(ValueError, match="creates_per_minute"):
+        ServiceConfig.model_validate({"state_dir": "state", "no_limits": True, "limits": {"creates_per_minute": 0}})
 
 
 @pytest.mark.parametrize(
