@@ -326,6 +326,9 @@ class Queue(Changes):
     ) -> RunResult:
         """Run until the named jobs, or the whole queue, have ended, and return the result. Canceling stops the run.
 
+        The exit status of named jobs covers all their items. Without names, it covers the jobs on which this run
+        worked, and is 0 if there was nothing to do, also where items of ended jobs have failed.
+
         `until="budget"` stops when today's credits are spent, `Until(at=…)` stops at a time. `max_credits` limits the
         spending. With work left, the exit status is 5.
 

@@ -18,6 +18,7 @@ from batchkiln.core.selection import Selection
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.core.waits import WaitReason
+from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.overview import JobView, Overview, full_views, read_overview
 from batchkiln.store import JobSummary, LoggedEvent, Store, Unselected, Writer
 
@@ -102,13 +103,17 @@ _NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReas
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunResult(Shown):
-    """The result of a run. `last_waits` holds the reason of each worker's last wait.
+    """The result of a run. `exit_status` is that of the command `run`, or, for the whole queue, of `work`.
 
-    `blocked` and `misunderstood` hold the profile, the account and the cause. `unselected` counts queued items that the
-    run was not to begin; None for a run without a selection. `needed` counts the sources that the run was to begin
-    because selected items are made from them. `paused` holds the other paused jobs of the queue, each with the number
-    of its queued items. `outages` holds the times in which the service did not answer an account. `spent` are the
-    credits of the run, and `max_credits` its cap, unless a time or the day's credits could have stopped it as well.
+    A run of the whole queue has the `views` of the jobs on which it worked, and its `exit_status` covers only these:
+    not a job that had ended before, whether or not its items are done. A run of named jobs covers all their items.
+
+    `last_waits` holds the reason of each worker's last wait. `blocked` and `misunderstood` hold the profile, the
+    account and the cause. `unselected` counts queued items that the run was not to begin; None for a run without a
+    selection. `needed` counts the sources that the run was to begin because selected items are made from them. `paused`
+    holds the other paused jobs of the queue, each with the number of its queued items. `outages` holds the times in
+    which the service did not answer an account. `spent` are the credits of the run, and `max_credits` its cap, unless a
+    time or the day's credits could have stopped it as well.
     """
 
     views: tuple[JobView, ...]
@@ -126,7 +131,9 @@ class RunResult(Shown):
     max_credits: int | None = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
-        yield "exit status", f"{int(self.exit_status)} ({self.exit_status.name.lower().replace('_', ' ')})"
+        is_idle = not self.views and self.exit_status is ExitStatus.OK
+        meaning = "nothing to do" if is_idle else self.exit_status.name.lower().replace("_", " ")
+        yield "exit status", f"{int(self.exit_status)} ({meaning})"
         yield "left", self.left or None
         yield "cannot work", [f"{profile}/{account}: {error.problem}" for profile, account, error in self.blocked]
         for view in self.views:
@@ -134,6 +141,7 @@ class RunResult(Shown):
             yield view.summary.name, f"{done:,} of {total:,} done, {view.summary.credits.spent:,} credits"
             for line in view.waits_for_person:
                 yield f"{view.summary.name} waits", line
+        yield "paused", [f"{job} with {plural(queued, 'queued item')}" for job, queued in self.paused]
 
     @property
     def left(self) -> int:

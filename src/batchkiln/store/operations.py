@@ -88,7 +88,7 @@ class RetryGroup:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RetryReport(Shown):
-    """The number of items that a retry queues, by their previous state.
+    """The number of items that a retry queues, by their previous state; or would queue, if it `is_preview`.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
     are `over_cap` items, whose quotes exceed their caps or the job's budget of a day: they would be rejected, and cost
@@ -110,9 +110,13 @@ class RetryReport(Shown):
     rejected_cost: int = 0
     day_cost: int = 0
     groups: tuple[RetryGroup, ...] = ()
+    is_preview: bool = field(default=False, compare=False)
 
     def _shown(self) -> Iterator[tuple[str, object]]:
-        yield "queued again", [f"{count:,} {state}" for state, count in self.requeued.items()] or 0
+        yield (
+            "would be queued again" if self.is_preview else "queued again",
+            [f"{count:,} {state}" for state, count in self.requeued.items()] or 0,
+        )
         yield "may be paid again", self.paying_again or None
         yield from _costs_shown(self.may_cost, self.unquoted)
         yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped[:_SKIPPED_SHOWN]]
@@ -134,7 +138,7 @@ class CancelReport(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RedoReport(Shown):
-    """The number of done items that are made again.
+    """The number of done items that are made again; or would be made again, if it `is_preview`.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
     are `over_cap` items, whose quotes exceed their caps or the job's budget of a day: they would be rejected, and cost
@@ -150,9 +154,10 @@ class RedoReport(Shown):
     over_cap: int = 0
     day_cost: int = 0
     effects: RedoEffects = field(default_factory=RedoEffects)
+    is_preview: bool = field(default=False, compare=False)
 
     def _shown(self) -> Iterator[tuple[str, object]]:
-        yield "made again", self.redone
+        yield "would be made again" if self.is_preview else "made again", self.redone
         yield from _costs_shown(self.may_cost, self.unquoted)
         if self.effects != RedoEffects():
             yield from self.effects._shown()  # noqa: SLF001  the same display
@@ -228,6 +233,7 @@ def preview_retry(
         rejected_cost=sum(entry.cost or 0 for entry in found if entry.state is ItemState.REJECTED),
         day_cost=sum(entry.day_cost or 0 for entry in found if entry.state is not ItemState.REJECTED),
         groups=tuple(entry for entry in found if entry.count),
+        is_preview=True,
     )
 
 
@@ -256,7 +262,7 @@ def retry(
         counts = _each(connection, _pages_of(ids), RETRYABLE, requeue, on_moved)
     else:
         counts = _each_in(connection, job_id, states, requeue, on_moved)
-    return replace(report, requeued=counts)
+    return replace(report, requeued=counts, is_preview=False)
 
 
 def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) -> RedoReport:
@@ -270,7 +276,7 @@ def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) 
     costs = [row["cost"] for row in rows if row["cost"] is not None]
     if reason := _over_budget(connection, job_name, sum(costs)):
         named = list(dict.fromkeys(item_names))
-        return RedoReport(0, tuple(Skipped(name, reason) for name in named), None, 0)
+        return RedoReport(0, tuple(Skipped(name, reason) for name in named), None, 0, is_preview=True)
     return RedoReport(
         len(ids),
         skipped,
@@ -280,6 +286,7 @@ def preview_redo(connection: Session, job_name: str, item_names: Sequence[str]) 
         sum(row["over_cap"] for row in rows),
         sum(row["day_cost"] or 0 for row in rows),
         redo_effects(connection, ids),
+        is_preview=True,
     )
 
 
@@ -299,7 +306,7 @@ def redo(connection: Session, job_name: str, item_names: Sequence[str], now: int
 
     Queued items that are made from them wait for the new files.
     """
-    report = preview_redo(connection, job_name, item_names)
+    report = replace(preview_redo(connection, job_name, item_names), is_preview=False)
     ids, _ = choose(connection, Jobs(connection).id_of(job_name), job_name, item_names, _NOT_REDONE)
     if not report.redone:
         return report

@@ -77,6 +77,21 @@ def test_a_run_of_a_few_leaves_the_others_queued(tmp_path: Path) -> None:
     assert [ending.views[0].summary.items[ItemState.DONE] for ending in (first, chosen, drawn)] == [1, 2, 4]
 
 
+def test_a_run_with_nothing_to_do_does_not_look_like_success(tmp_path: Path) -> None:
+    """Its status covers the jobs on which it worked; the status of a named job covers that job."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(FOXES | {"items": ["A red fox", {"prompt": "A fox [fail]", "attempts": 1}]})
+        worked, again, named = queue.run(), queue.run(), queue.run("foxes")
+        queue.enqueue(FOXES | {"job": "owls"})
+        queue.pause("owls")
+        paused = queue.run()
+
+    assert [ending.exit_status for ending in (worked, again, named)] == [3, 0, 3]
+    assert repr(worked) == "<RunResult exit status: 3 (items not done), foxes: 1 of 2 done, 2 credits>"
+    assert repr(again) == "<RunResult exit status: 0 (nothing to do)>"
+    assert repr(paused) == "<RunResult exit status: 0 (nothing to do), paused: owls with 2 queued items>"
+
+
 def test_a_mistake_in_a_mapping_is_told_by_a_plan(tmp_path: Path) -> None:
     """A mapping without items names what is missing; a wrong field is reported as by `enqueue`."""
     with opened(tmp_path) as queue:
@@ -314,6 +329,20 @@ async def test_another_way_to_open_is_answered_with_the_right_ones() -> None:
     with pytest.raises(TypeError, match=r"async with batchkiln\.open_queue.*open_queue_sync"), opening:  # type: ignore[attr-defined]
         pass
     assert repr(opening) == "<OpeningQueue queue.db, opened by `async with`>"
+
+
+def test_a_preview_is_not_shown_as_a_deed(tmp_path: Path) -> None:
+    """What would be done is told from what was done; the figures are the same."""
+    with opened(tmp_path) as queue:
+        queue.enqueue(FOXES | {"items": ["A red fox", {"prompt": "A fox [fail]", "attempts": 1}]})
+        queue.run()
+        redo, retry = queue.preview_redo("foxes", ["item-1"]), queue.preview_retry("foxes")
+        redone, retried = queue.redo("foxes", ["item-1"]), queue.retry("foxes")
+
+    assert repr(redo).startswith("<RedoReport would be made again: 1, may cost in credits: 2")
+    assert repr(redone).startswith("<RedoReport made again: 1, may cost in credits: 2")
+    assert repr(retry).startswith("<RetryReport would be queued again: 1 failed, may cost in credits: 2")
+    assert repr(retried).startswith("<RetryReport queued again: 1 failed, may cost in credits: 2")
 
 
 def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -> None:
