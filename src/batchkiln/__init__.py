@@ -1,6 +1,12 @@
 """batchkiln: a manifest of many prompts becomes images and videos on disk, each paid for once.
 
-A program starts with `open_queue`; see docs/python.md. A name is imported from `batchkiln.python.public` on first use.
+A program starts with `open_queue`, a script or a notebook without asyncio with `open_queue_sync`:
+
+    with batchkiln.open_queue_sync("queue.db") as queue:
+        queue.enqueue("manifest.yaml")
+        print(queue.run())
+
+The calls are those of `Queue`; `SyncQueue` has the same ones. `batchkiln help python` shows the manual.
 """
 
 TYPE_CHECKING = False  # as type checkers know it; the import of `typing` takes as long as all else here
@@ -16,6 +22,7 @@ __all__ = [  # noqa: F405  as above
     "ApplyReport",
     "AskedAgain",
     "BatchkilnError",
+    "Budget",
     "CancelReport",
     "Decided",
     "Decision",
@@ -36,6 +43,7 @@ __all__ = [  # noqa: F405  as above
     "Manifest",
     "MatrixItems",
     "NoDriver",
+    "Output",
     "OutputSummary",
     "Overview",
     "Parameters",
@@ -64,7 +72,7 @@ __all__ = [  # noqa: F405  as above
 
 
 def __getattr__(name: str) -> "Any":  # noqa: ANN401  whatever the name stands for; type checkers read the import above
-    """Import a name on first use, because looking up the version alone takes longer than many commands do."""
+    """Import a name of `batchkiln.python.public` on first use. The version alone takes longer than many commands do."""
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415  see above
 

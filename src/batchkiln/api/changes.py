@@ -208,14 +208,6 @@ class Changes:
         self.reader = reader
         self._clock = clock
 
-    def wake_driver(self) -> None:
-        """Wake the process that runs the queue, if there is one. `open_changes` does this on exit."""
-        self.writer.notify()
-
-    async def question(self, action: Action, job: str, items: Sequence[str] = ()) -> Question:
-        """Return the question before an action."""
-        return await self.reader.read(question_of, action, job, texts_of(items, IDS))
-
     async def retry(
         self,
         job: str,
@@ -224,7 +216,7 @@ class Changes:
     ) -> RetryReport:
         """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again.
 
-        `on_moved` is called in another thread with the number of items of each transaction.
+        `on_moved` is called as the items are queued, in another thread, each time with how many more they are.
         """
         return await retry_in_states(self, job, NOT_DELIVERED, ids_of(items), on_moved or _unheard)
 
@@ -309,7 +301,7 @@ class Changes:
     ) -> CancelReport:
         """Cancel items that were never sent: the named items, or all of the job. Canceling costs nothing.
 
-        `on_moved` is called in another thread with the number of items of each transaction.
+        `on_moved` is called as the items are canceled, in another thread, each time with how many more they are.
         """
         named = ids_of(items)
         async with self._to_change() as store:
@@ -335,8 +327,8 @@ class Changes:
         """Resolve a held item, or, while no process runs the queue, an item that was sent.
 
         `decision` is not-created, failed, generation (with `generation_id`), ask-again or saved. `asked` is the item as
-        the person saw it. Raise `ItemChangedError` if it has changed since: while a person
-        decides, the item may be sent and held again, and may then be paid already (Law 2).
+        the person saw it. Raise `InputError` if it has changed since: while a person decides, the item may be sent and
+        held again, and may then be paid already.
         """
         decided = _decision(decision, generation_id)
         is_in_hand = asked.item.state in WITH_SERVICE
@@ -352,11 +344,6 @@ class Changes:
         async with self._to_change() as store:
             return await store.write(Writer.ask_again, account)
 
-    async def end_waits(self, account: str | None = None) -> tuple[str, ...]:
-        """End the stored waits of one account (PROFILE/NAME) or of all; return the accounts that had one."""
-        async with self._to_change() as store:
-            return await store.write(Writer.end_waits, account)
-
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
         """Yield the connection for one change."""
@@ -367,6 +354,19 @@ def _unheard(_: int) -> None:
     """Take the number of items of a transaction, of which nobody wants to hear."""
 
 
+# --- for the commands and the dashboard; no part of the Python interface ---
+
+
+async def question_before(changes: Changes, action: Action, job: str, items: Sequence[str] = ()) -> Question:
+    """Return the question before an action."""
+    return await changes.reader.read(question_of, action, job, texts_of(items, IDS))
+
+
+async def end_waits(changes: Changes, account: str | None = None) -> tuple[str, ...]:
+    """End the stored waits of one account (PROFILE/NAME) or of all; return the accounts that had one."""
+    return await changes.writer.write(Writer.end_waits, account)
+
+
 async def retry_in_states(
     changes: Changes,
     job: str,
@@ -374,8 +374,8 @@ async def retry_in_states(
     named: Sequence[str] = (),
     on_moved: Callable[[int], None] = _unheard,
 ) -> RetryReport:
-    """Queue the named items again, or all in some states, as `Changes.retry` does. No part of the Python interface."""
-    async with changes._to_change() as store:  # noqa: SLF001  see above
+    """Queue the named items again, or all in some states, as `Changes.retry` does."""
+    async with changes._to_change() as store:  # noqa: SLF001  as its own methods
         return await store.run(Writer.retry, job, named, changes._clock(), on_moved, states=states)  # noqa: SLF001
 
 

@@ -58,8 +58,8 @@ _EVENTS_AT_ONCE: Final = 1000
 T = TypeVar("T")
 
 
-class Queue(Changes):
-    """An open queue. Jobs and items are identified by name. Times are service time."""
+class OpenQueue(Changes):
+    """An open queue for a Python program. Jobs and items are identified by name. Times are service time."""
 
     def __init__(self, store: Store, reader: Store, app: AppContext) -> None:
         """Use `open_queue` instead."""
@@ -145,7 +145,7 @@ class Queue(Changes):
         stream = as_stream({"version": 1} | header, _checked_items(items))
         return await self._apply("-", stream, IN_PROGRAM, options, no_catalogue=no_catalogue)
 
-    async def apply(
+    async def _apply_paths(
         self,
         paths: Sequence[str],
         *,
@@ -176,12 +176,12 @@ class Queue(Changes):
         self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions, *, no_catalogue: bool
     ) -> Applied:
         del no_catalogue  # the queue of a Python program reads catalogues: batchkiln.python.async_queue
-        return (await self.apply([path], options=options, stdin=stdin, stdin_name=stdin_name))[0]
+        return (await self._apply_paths([path], options=options, stdin=stdin, stdin_name=stdin_name))[0]
 
     # --- running ---
 
     @asynccontextmanager
-    async def driving(self, options: RunOptions = RunOptions(), *, command: str) -> "AsyncIterator[Run]":  # noqa: B008  frozen
+    async def _driving(self, options: RunOptions = RunOptions(), *, command: str) -> "AsyncIterator[Run]":  # noqa: B008  frozen
         """Yield a run that the caller limits to jobs and starts.
 
         A queue in a database is shared with other workers by leases. A queue file is locked; raise `QueueInUse` if
@@ -200,19 +200,13 @@ class Queue(Changes):
                 self._engine = None
                 engine.announce()
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether several workers may drive the queue: it is in a database, and no service is embedded."""
-        profile = self.app.config.profile(self.app.profile)
-        return isinstance(self.app.queue, DatabaseUrl) and not profile.is_embedded
-
     def _engine_for(self, options: RunOptions, command: str) -> "AbstractAsyncContextManager[Engine]":
         """Return the engine of a run: with leases where workers share the queue, else with the queue's lock."""
         from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
         from batchkiln.api.fleet_engine import identity_of, open_fleet_engine  # noqa: PLC0415  as above
         from batchkiln.worker.run_state import RunState  # noqa: PLC0415  as above
 
-        if not self.is_shared or command in ALONE:
+        if not _is_shared(self.app) or command in ALONE:
             if options.egress is not None:
                 raise InputError(_no_egress(self.app))
             return open_engine(self.writer, self.app, command=command)
@@ -274,14 +268,14 @@ class Queue(Changes):
         try:
             await begun.wait()
         except asyncio.CancelledError:
-            await self.abandon()
+            await self._abandon()
             raise
         if task.done() and not task.cancelled() and task.exception() is not None:
             self._task = None
             task.result()
 
     async def _drive(self, options: RunOptions, jobs: Sequence[str], begun: asyncio.Event) -> RunResult:
-        async with self.driving(options, command="python") as run:
+        async with self._driving(options, command="python") as run:
             if jobs:
                 await run.limit_to(jobs)
             begun.set()
@@ -354,10 +348,10 @@ class Queue(Changes):
         try:
             return await self.join()
         except asyncio.CancelledError:
-            await self.abandon()
+            await self._abandon()
             raise
 
-    async def abandon(self) -> None:
+    async def _abandon(self) -> None:
         """Cancel the run at once, which is as safe as a crash."""
         task, self._task = self._task, None
         if task is not None:
@@ -376,7 +370,7 @@ class Queue(Changes):
             if not self._is_failure_raised:
                 await self.stop()
         except asyncio.CancelledError:
-            await self.abandon()
+            await self._abandon()
             raise
         finally:
             await self._close_second_store()
@@ -468,15 +462,6 @@ class Queue(Changes):
         """Return a job's progress and its estimated end."""
         return (await self._overview([job])).jobs[0]
 
-    async def unfinished_jobs(self) -> frozenset[str]:
-        """Return the names of the jobs with queued or active items."""
-        return await self.reader.read(lambda reader: reader.jobs.unfinished())
-
-    async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
-        """Return the given names that are jobs of the queue."""
-        jobs = texts_of(names, "names must be a list of jobs")
-        return await self.reader.read(lambda reader: reader.jobs.known(jobs))
-
     async def overview(self) -> Overview:
         """Return all jobs, today's usage of the accounts, and the process that runs the queue."""
         return await self._overview(None)
@@ -515,6 +500,32 @@ class Queue(Changes):
                 self._second_store = await Store.open_for_writing(self.app.queue)
             yield self._second_store or self.writer
         self.writer.notify()
+
+
+class Queue(OpenQueue):
+    """An open queue, with what the commands need besides."""
+
+    apply = OpenQueue._apply_paths  # noqa: SLF001  this class is a part of that one
+    driving = OpenQueue._driving  # noqa: SLF001  likewise
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several workers may drive the queue."""
+        return _is_shared(self.app)
+
+    async def unfinished_jobs(self) -> frozenset[str]:
+        """Return the names of the jobs with queued or active items."""
+        return await self.reader.read(lambda reader: reader.jobs.unfinished())
+
+    async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
+        """Return the given names that are jobs of the queue."""
+        jobs = texts_of(names, "names must be a list of jobs")
+        return await self.reader.read(lambda reader: reader.jobs.known(jobs))
+
+
+def _is_shared(app: AppContext) -> bool:
+    """Return whether several workers may drive the queue: it is in a database, and no service is embedded."""
+    return isinstance(app.queue, DatabaseUrl) and not app.config.profile(app.profile).is_embedded
 
 
 def manifest_source(manifest: str | os.PathLike[str] | Manifest | Mapping[str, object]) -> tuple[str, BinaryIO, str]:
@@ -635,7 +646,7 @@ def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> l
     return reader.items.page(job, state=state, after_id=after_id)
 
 
-AnyQueue = TypeVar("AnyQueue", bound=Queue)
+AnyQueue = TypeVar("AnyQueue", bound=OpenQueue)
 
 
 def opened(app: AppContext) -> AbstractAsyncContextManager[Queue]:
@@ -654,7 +665,7 @@ async def opened_as(app: AppContext, kind: type[AnyQueue]) -> AsyncIterator[AnyQ
             try:
                 yield queue
             except asyncio.CancelledError:
-                await queue.abandon()
+                await queue._abandon()  # noqa: SLF001  this function opens and closes it
                 raise
             except BaseException:
                 with suppress(Exception):  # the caller's own error must be raised

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from batchkiln.api import Decision, Skipped, check_resolvable
-from batchkiln.api.changes import Action, Question, open_changes
+from batchkiln.api.changes import Action, Question, end_waits, open_changes, question_before
 from batchkiln.api.documents import canceled_document, retried_document
 from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.change_progress import ChangeProgress
@@ -56,7 +56,7 @@ async def _retry(
         if items == []:  # without names, all would be queued
             return print_unchanged(f"{job} has no such items.")
         items = items or []
-        question = await changes.question(Action.RETRY, job, items)
+        question = await question_before(changes, Action.RETRY, job, items)
         print_status(question.cost)
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
@@ -90,7 +90,7 @@ def cancel(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool
 
 async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        question = await changes.question(Action.CANCEL, job, items)
+        question = await question_before(changes, Action.CANCEL, job, items)
         print_status(question.cost)
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()
@@ -122,7 +122,7 @@ def unpause(common: Common, job: str, *, assume_yes: bool) -> ExitStatus:
 
 async def _set_paused(common: Common, job: str, *, is_paused: bool, assume_yes: bool = False) -> ExitStatus:
     async with open_changes(common.queue) as changes:
-        question = await changes.question(Action.PAUSE if is_paused else Action.UNPAUSE, job)
+        question = await question_before(changes, Action.PAUSE if is_paused else Action.UNPAUSE, job)
         if question.number:
             print_status(question.cost)
         if not is_confirmed(common, question, (), assume_yes=assume_yes):
@@ -257,7 +257,7 @@ def ask_again(common: Common, account: str | None) -> ExitStatus:
 async def _ask_again(common: Common, account: str | None) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         asked = await changes.ask_again(account)
-        ended = await changes.end_waits(account)
+        ended = await end_waits(changes, account)
         takers = await changes.reader.read(partial(who_takes, jobs=[]))
     if common.is_json:
         calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]

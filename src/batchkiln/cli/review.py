@@ -21,7 +21,7 @@ from batchkiln.api import (
     ReviewReport,
     ReviewStep,
 )
-from batchkiln.api.changes import Action, Changes, open_changes
+from batchkiln.api.changes import Action, Changes, open_changes, question_before
 from batchkiln.api.documents import reviewed_document
 from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.local_service import known_price, review_effects
@@ -279,7 +279,7 @@ class _Session:
             print_status(f"{effect}.")
 
     async def _redo(self, item: ItemSummary) -> None:
-        question = await self._changes.question(Action.REDO, self._job, [item.name])
+        question = await question_before(self._changes, Action.REDO, self._job, [item.name])
         print_status(question.cost)
         print_status("Make it again? (y/n)")
         if question.number and _key() == "y":

@@ -5,7 +5,7 @@ from functools import partial
 
 import click
 
-from batchkiln.api.changes import Action, open_changes
+from batchkiln.api.changes import Action, open_changes, question_before
 from batchkiln.api.documents import fetched_document, redone_document
 from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
@@ -53,7 +53,7 @@ async def _redo(
             items = [name for name in stale if name in set(items)] if items is not None else stale
         if not items:
             return print_unchanged(f"No item of {job} is stale." if is_stale else f"{job} has no such items.")
-        question = await changes.question(Action.REDO, job, items)
+        question = await question_before(changes, Action.REDO, job, items)
         print_status(question.cost)
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
             return print_unchanged()

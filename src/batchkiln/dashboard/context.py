@@ -124,7 +124,7 @@ class Context:
         try:
             yield self._changes
         finally:
-            self._changes.wake_driver()
+            self._changes.writer.notify()
 
     async def snapshot(self, job: str | None = None) -> PageSnapshot:
         """Read the current state of the queue, or of one job."""

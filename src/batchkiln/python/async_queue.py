@@ -9,12 +9,11 @@ from datetime import datetime
 from functools import partial
 from typing import BinaryIO, Literal, TypeVar, get_args
 
-from batchkiln.api import queue as api_queue
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied
 from batchkiln.api.exporting import checked_splits, export_job
 from batchkiln.api.item_selection import ItemSelection, Verdicts, member_of
-from batchkiln.api.queue import apply_options, manifest_source
+from batchkiln.api.queue import OpenQueue, apply_options, manifest_source
 from batchkiln.api.reading import open_reader
 from batchkiln.clock import machine_now
 from batchkiln.config import Profile
@@ -40,7 +39,7 @@ class _RehearsalStopped(Exception):
 
 
 @with_python_words
-class Queue(api_queue.Queue):
+class Queue(OpenQueue):
     """An open queue. Jobs and items are identified by name. Times are service time."""
 
     def __init__(self, store: Store, reader: Store, app: AppContext) -> None:
@@ -59,7 +58,7 @@ class Queue(api_queue.Queue):
             warnings.extend(read.warnings)
             return read.catalogue
 
-        (applied,) = await self.apply(
+        (applied,) = await self._apply_paths(
             [path],
             options=options,
             stdin=stdin,

@@ -29,10 +29,12 @@ from batchkiln.core.states import ItemState as ItemState
 from batchkiln.exports import ExportResult as ExportResult
 from batchkiln.logs import use_standard_logging
 from batchkiln.manifest.typed_fields import (
+    Budget as Budget,
     Defaults as Defaults,
     Item as Item,
     Manifest as Manifest,
     MatrixItems as MatrixItems,
+    Output as Output,
     Parameters as Parameters,
     TableItems as TableItems,
 )

@@ -17,6 +17,7 @@ import structlog
 from batchkiln.core.errors import InputError
 from batchkiln.presentation.formatting import plural
 from batchkiln.python.async_queue import Queue
+from batchkiln.python.signatures import without_asyncio
 
 log = structlog.get_logger()
 
@@ -51,6 +52,7 @@ def _iterating(
         finally:
             self._wait(found.aclose())
 
+    iterate.__signature__ = without_asyncio(call)  # type: ignore[attr-defined]  # read by `inspect`
     return iterate
 
 

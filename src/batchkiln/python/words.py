@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from batchkiln.api.changes import FetchReport
 from batchkiln.core.errors import BatchkilnError, Diagnostic, InputError
 from batchkiln.presentation import python_words
+from batchkiln.python.signatures import with_named_fields
 from batchkiln.store import CancelReport, RedoReport, RetryReport, ReviewReport
 
 _YAML: Final = {
@@ -40,6 +41,7 @@ def _calling(method: _Call) -> _Call:
         with in_python_words():
             return _result_in_python_words(await method(*args, **kwargs))
 
+    call.__signature__ = with_named_fields(method)  # type: ignore[attr-defined]  # read by `inspect`
     return call
 
 

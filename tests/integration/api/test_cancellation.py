@@ -54,7 +54,7 @@ async def test_a_cancellation_at_any_moment_frees_the_queue(tmp_path: Path) -> N
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
 
         async def drive() -> None:
-            async with queue.driving(command="test") as run:
+            async with queue._driving(command="test") as run:
                 assert await run.engine.new_workers()
 
         async def drive_until(canceled: CanceledAt) -> None:
@@ -65,7 +65,7 @@ async def test_a_cancellation_at_any_moment_frees_the_queue(tmp_path: Path) -> N
             task = asyncio.create_task(drive_until(canceled))
             await asyncio.wait({task})
             assert task.cancelled() == canceled.is_reached
-            async with queue.driving(command="test"):
+            async with queue._driving(command="test"):
                 pass
             if not canceled.is_reached:
                 break

@@ -469,7 +469,7 @@ async def test_a_change_is_apart_from_a_run_that_waits_for_more(tmp_path: Path, 
     """A large manifest never delays a poll, also where it comes before the first account has work."""
     async with (
         batchkiln.open_queue(tmp_path / "queue.db", working_dir=tmp_path) as queue,
-        queue.driving(RunOptions(is_forever=is_forever), command="test"),
+        queue._driving(RunOptions(is_forever=is_forever), command="test"),
         queue._to_change() as store,
     ):
         assert (store is not queue.writer) == is_forever

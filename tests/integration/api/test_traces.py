@@ -301,7 +301,7 @@ async def test_a_drive_that_is_cut_off_waits_for_no_collector(
             if event.state == "active":
                 break
         began = time.monotonic()
-        await queue.abandon()
+        await queue._abandon()
         took_seconds = time.monotonic() - began
     release.set()
 

@@ -183,7 +183,7 @@ async def test_a_program_reads_the_catalogue_once_and_the_read_is_noted(make_gro
 
     async with (
         batchkiln.open_queue(ground.queue, config=ground.folder / "batchkiln.yaml", working_dir=ground.folder) as queue,
-        queue.driving(command="work"),
+        queue._driving(command="work"),
     ):
         for job in "ab":
             await queue.enqueue_items(["x"], job=job, defaults={"model": "epsilon-2", **small})

@@ -251,8 +251,34 @@ def test_each_call_of_the_queue_is_there_without_asyncio() -> None:
     assert "rehearse" in calls
     assert [name for name in calls if not hasattr(batchkiln.SyncQueue, name)] == []
     for name in calls:
-        asked, offered = getattr(batchkiln.Queue, name), getattr(batchkiln.SyncQueue, name)
-        assert inspect.signature(asked) == inspect.signature(offered)
+        asked = inspect.signature(getattr(batchkiln.Queue, name))
+        offered = inspect.signature(getattr(batchkiln.SyncQueue, name))
+        assert list(asked.parameters.values()) == list(offered.parameters.values())
+        assert ("Async" not in str(asked)) == (asked.return_annotation == offered.return_annotation)
+        assert "Async" not in str(offered)
+
+
+def test_help_names_the_fields_of_items_and_an_iterator(tmp_path: Path) -> None:
+    """What `help` and an editor show of a call is how it is called; a field that may be left out is None."""
+    told = str(inspect.signature(batchkiln.SyncQueue.enqueue_items))
+    with opened(tmp_path) as queue:
+        queue.enqueue_items(["A red fox"], job="foxes", description=None, budget=None, defaults=SMALL, output=None)
+        found = queue.items("foxes")
+
+    assert "*, job: str, description: str | None = None" in told
+    assert "JobFields" not in told
+    assert "-> collections.abc.Iterator[batchkiln.ItemSummary]" in str(inspect.signature(batchkiln.SyncQueue.items))
+    assert isinstance(found, Iterator)
+
+
+def test_docstrings_name_only_what_can_be_imported() -> None:
+    """An exception or a law that a program cannot look up says nothing to its author."""
+    calls = [each for name, each in inspect.getmembers(batchkiln.Queue, inspect.isfunction) if name[0] != "_"]
+    told = " ".join(each.__doc__ or "" for each in calls)
+
+    raised = set(re.findall(r"Raise `(\w+)`|and `(\w+)` (?:for|if)", told))
+    assert {name for pair in raised for name in pair if name} - set(batchkiln.__all__) == set()
+    assert "Law " not in told
 
 
 def test_a_closed_queue_says_so(tmp_path: Path) -> None:
@@ -415,7 +441,7 @@ def test_a_run_waits_a_minute_for_the_first_answer_unless_told(tmp_path: Path, m
         raise batchkiln.InputError(command)
         yield
 
-    monkeypatch.setattr(batchkiln.Queue, "driving", noted)
+    monkeypatch.setattr(batchkiln.Queue, "_driving", noted)
     with opened(tmp_path) as queue:
         for arguments in ({}, {"forever": True}, {"contact_timeout": 0}, {"contact_timeout": 5, "forever": True}):
             with pytest.raises(batchkiln.InputError, match="python"):

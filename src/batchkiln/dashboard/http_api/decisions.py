@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from batchkiln.api import Decided, Reader, ReviewReport
-from batchkiln.api.changes import Action, Changes, Question
+from batchkiln.api.changes import Action, Changes, Question, question_before
 from batchkiln.api.documents import (
     CanceledDocument,
     ChosenVersionDocument,
@@ -151,7 +151,7 @@ async def _asked(
     context, job = call.context, call.job
     async with context.changes() as changes:
         await _require(changes, job, items)
-        question = await changes.question(action, job, items)
+        question = await question_before(changes, action, job, items)
         if call.query.dry_run:
             return question_document(job, question)
         agreed = call.body.agreed
