@@ -5,6 +5,7 @@ import re
 import runpy
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -250,3 +251,40 @@ def test_the_site_starts_at_its_root() -> None:
     assert root is not None
     assert 'html_extra_path = ["start"]' in settings
     assert re.findall(r'(?:url=|href=")([^"]+)', start) == [f"{root[1]}.html"] * 2
+
+
+def test_the_python_reference_begins_with_what_a_program_begins_with() -> None:
+    """All public names are there once, and those that open a queue come first."""
+    page = (ROOT / "docs" / "site" / "python-reference.md").read_text("utf-8")
+    named = re.findall(r"^\.\. auto(?:class|function|exception):: (\w+)$", page, re.MULTILINE)
+
+    assert named[:4] == ["open_queue", "open_queue_sync", "Queue", "SyncQueue"]
+    assert sorted(named) == sorted(set(batchkiln.__all__) - {"__version__"})
+
+
+def test_the_site_refuses_a_page_that_asks_another_machine(tmp_path: Path) -> None:
+    """Its pages work without a network; a missing picture is an error, too."""
+    site = runpy.run_path(str(ROOT / "docs" / "site" / "conf.py"))
+    (tmp_path / "there.svg").touch()
+    wrong = {
+        '<img src="https://cdn.invalid/a.svg">': "cdn.invalid",
+        '<script type="module">import a from "https://cdn.invalid/a.mjs";</script>': "cdn.invalid",
+        '<link rel="stylesheet" href="//cdn.invalid/a.css">': "cdn.invalid",
+        '<img src="gone.svg">': "gone.svg",
+    }
+
+    for text, told in wrong.items():
+        (tmp_path / "page.html").write_text(text, "utf-8")
+        with pytest.raises(Exception, match=told):
+            site["check_pages"](SimpleNamespace(outdir=tmp_path), None)
+    (tmp_path / "page.html").write_text('<a href="https://elsewhere.invalid"><img src="there.svg"></a>', "utf-8")
+    site["check_pages"](SimpleNamespace(outdir=tmp_path), None)
+
+
+def test_the_start_page_of_the_site_has_the_installation() -> None:
+    """And no sentence that leads to the README, which the site has not."""
+    text = runpy.run_path(str(ROOT / "docs" / "site" / "conf.py"))["start_page"]()
+
+    assert ".venv/bin/pip install ." in text
+    assert "README.md) shows" not in text
+    assert max(map(len, re.findall(r"^  ?.*$|^python3.*$", text, re.MULTILINE))) < 60
