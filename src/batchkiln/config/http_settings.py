@@ -37,6 +37,11 @@ class HttpToken:
     source: "KeySource | None" = None
     folder: Path = field(default_factory=Path)
 
+    @property
+    def is_found(self) -> bool:
+        """Whether this process finds the token. Another one may have more variables and files."""
+        return self.source is None or self.source.read(self.folder) is not None
+
     def digest(self) -> str:
         """Return the token's SHA-256 hash in hex. Raise `InputError` if the token is missing or too short."""
         if self.sha256 is not None:

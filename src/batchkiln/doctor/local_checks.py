@@ -7,6 +7,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -79,23 +80,31 @@ def check_notifiers(config: Config) -> Iterator[CheckResult]:
 
 
 def check_http(config: Config) -> Iterator[CheckResult]:
-    """Check that the tokens of the HTTP interface exist, and report who can reach it, if it is configured."""
+    """Check the tokens of the HTTP interface that are found, and report who can reach it, if it is configured.
+
+    A token that is not found is no fault: a worker of several containers or units has no token of the dashboard.
+    """
     http = config.http
     if not http.tokens and not http.is_beyond_loopback:
         return
     try:
-        tokens = http.digests()
+        found = tuple(token for token in http.tokens if token.is_found)
+        replace(http, tokens=found).digests()
     except InputError as error:
         yield warn("http", str(error), "fix it; until then, no dashboard is served")
         return
-    if http.is_beyond_loopback and not tokens:
+    for token in http.tokens:
+        if token not in found:
+            message = f"http.tokens.{token.name}: not found in {token.source}; only the dashboard's process needs it"
+            yield ok("http", message)
+    if http.is_beyond_loopback and not http.tokens:
         remedy = "`batchkiln token NAME` makes one for http.tokens, or remove http.host"
         yield warn("http", f"{http.host}: other machines could reach the queue, and no token is configured", remedy)
     elif http.is_beyond_loopback and not (http.public_url or "").startswith("https://"):
         remedy = "put a proxy with TLS in front, and set http.public_url to its URL"
         yield warn("http", f"{http.host}: tokens of the HTTP interface cross the network unencrypted", remedy)
-    else:
-        yield ok("http", f"tokens: {', '.join(token.name for token in http.tokens)}; {http.public_url or http.host}")
+    elif found:
+        yield ok("http", f"tokens: {', '.join(token.name for token in found)}; {http.public_url or http.host}")
 
 
 def check_address(profile: Profile) -> CheckResult:

@@ -397,7 +397,7 @@ def test_a_wrong_clock_is_reported(ahead: int, word: str) -> None:
     [
         ("{}", None, ""),
         ("{host: 127.0.0.1}", None, ""),
-        ("{tokens: {ci: {env: MISSING_TOKEN, scopes: [look]}}}", Level.WARN, "no token found"),
+        ("{tokens: {ci: {env: SHORT_TOKEN, scopes: [look]}}}", Level.WARN, "fewer than 32 characters"),
         ("{host: 0.0.0.0}", Level.WARN, "no token is configured"),
         ("{host: 0.0.0.0, tokens: {ci: {sha256: HASH, scopes: [look]}}}", Level.WARN, "unencrypted"),
         ("{tokens: {ci: {sha256: HASH, scopes: [look]}}}", Level.OK, "tokens: ci"),
@@ -409,9 +409,10 @@ def test_a_wrong_clock_is_reported(ahead: int, word: str) -> None:
     ],
 )
 def test_http_interface_that_cannot_be_used_is_reported(
-    tmp_path: Path, section: str, level: Level | None, message: str
+    tmp_path: Path, section: str, level: Level | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing token, and what crosses a network unencrypted."""
+    """A token that is no token, and what crosses a network unencrypted."""
+    monkeypatch.setenv("SHORT_TOKEN", "short")
     path = tmp_path / "batchkiln.yaml"
     path.write_text(f"http: {section.replace('HASH', '0' * 64)}\n")
 
@@ -419,6 +420,26 @@ def test_http_interface_that_cannot_be_used_is_reported(
 
     assert levels(findings) == ([] if level is None else [level])
     assert message in "".join(finding.message for finding in findings)
+
+
+def test_worker_without_the_token_of_the_dashboard_is_not_warned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers and units share a configuration, and only the dashboard's has the token; each token is looked at."""
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    monkeypatch.setenv("SHORT_TOKEN", "short")
+    path = tmp_path / "batchkiln.yaml"
+    absent = "person: {env: MISSING_TOKEN, scopes: [look]}, ci: {file: '${CREDENTIALS_DIRECTORY}/ci', scopes: [look]}"
+
+    path.write_text(f"http: {{tokens: {{{absent}}}}}\n", "utf-8")
+    elsewhere = list(check_http(load_config(path, {})))
+    path.write_text(f"http: {{tokens: {{{absent}, bad: {{env: SHORT_TOKEN, scopes: [look]}}}}}}\n", "utf-8")
+    with_another = list(check_http(load_config(path, {})))
+
+    assert levels(elsewhere) == [Level.OK, Level.OK]
+    assert all("only the dashboard's process needs it" in finding.message for finding in elsewhere)
+    assert "http.tokens.person: not found in the environment variable MISSING_TOKEN" in elsewhere[0].message
+    assert levels(with_another) == [Level.WARN]
 
 
 # --- notifiers ---
