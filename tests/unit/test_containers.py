@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 import pytest
+import yaml
 from dockerfile_parse import DockerfileParser
 
 from batchkiln.cli.main import program
@@ -186,6 +187,19 @@ def test_one_container_reads_its_secrets_from_files(tmp_path: Path, monkeypatch:
     assert config.profile(None).keys("anna") == ["0123456789abcdef" * 3]
     assert [token.name for token in config.http.digests().values()] == ["person"]
     assert (config.http.host, config.http.port) == ("0.0.0.0", 8642)
+
+
+@pytest.mark.parametrize(("place", "config"), [(0, None), (1, ROOT / "docs/compose/batchkiln.yaml")])
+def test_each_section_saves_a_manifest_for_its_own_accounts(place: int, config: Path | None) -> None:
+    """Its commands read a manifest that it saved before, which names no account that its configuration lacks."""
+    section = GUIDE.split("\n## Compose\n")[place]
+    text = section if config is None else config.read_text("utf-8")
+
+    before, manifest, after = re.split(r"<!-- file: birds\.yaml -->\n```yaml\n(.*?)```", section, flags=re.DOTALL)
+
+    assert set(yaml.safe_load(manifest).get("accounts", [])) <= set(re.findall(r"- \{name: (\w+), keys", text))
+    assert "- < birds.yaml" in after
+    assert "< birds.yaml" not in before
 
 
 def test_program_has_the_extras_that_were_asked_for() -> None:
