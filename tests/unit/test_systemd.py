@@ -1,5 +1,6 @@
 """The units of docs/systemd: their commands are the program's, they end in order, and systemd accepts them."""
 
+import os
 import re
 import shlex
 import shutil
@@ -189,6 +190,42 @@ def test_commands_of_the_guide_run_as_root() -> None:
     assert [block for block in using if "export PGSERVICEFILE=/etc/batchkiln/pg_service.conf\n" not in block] == []
     assert "\nbatchkiln doctor\n" in file
     assert re.findall(r"^batchkiln |postgresql://\w", machines, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("installed", [["watch"], ["watch", "dashboard"]], ids=" and ".join)
+@pytest.mark.parametrize("title", ["Update the machine", "A copy each night"])
+def test_update_and_restore_are_of_the_units_that_were_installed(
+    title: str, installed: list[str], tmp_path: Path
+) -> None:
+    """The dashboard and the copy of each night are optional; their units are neither started nor installed anew."""
+    (block,) = (
+        each
+        for each in re.findall(r"```sh\n(.*?)```", GUIDE.split(f"### {title}")[1], re.DOTALL)[:2]
+        if "systemctl stop" in each
+    )
+    units = {f"batchkiln-{name}.service" for name in installed}
+    for folder in ("etc/systemd/system", "srv/batchkiln/queue", "opt/batchkiln/bin", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    for unit in units:
+        (tmp_path / "etc/systemd/system" / unit).write_text("")
+    for name in ("bin/systemctl", "bin/git", "bin/runuser", "bin/install", "bin/rm", "opt/batchkiln/bin/pip"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho "{program.name} $*" >> {tmp_path}/said\n')
+        program.chmod(0o755)
+    commands = re.sub(r"(?<= )/(?=etc|srv|opt)|^/(?=opt)", f"{tmp_path}/", block, flags=re.MULTILINE)
+
+    subprocess.run(
+        ["bash", "-euc", commands],
+        check=True,
+        cwd=UNITS[0].parents[2],
+        env={"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"},
+    )
+
+    said = (tmp_path / "said").read_text()
+    named = [set(re.findall(r"batchkiln-\w+(?:\.service)?", line)) for line in said.splitlines()]
+    assert [found for found in named if found not in (set(), units)] == []
+    assert "systemctl stop" in said
+    assert "systemctl start" in said
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
