@@ -37,13 +37,13 @@ def who_takes(reader: Reader, jobs: Sequence[str], *, number: int | None = None)
     if not jobs:
         queued = f" ({others})" if others else ""
         return (
-            f"`batchkiln work` takes what is queued{queued}, and ends with it; `batchkiln work --forever` keeps taking."
+            f"`batchkiln work` makes what is queued{queued}, and then ends; with `--forever`, it also waits for more."
         )
     beside = "" if number is None else _beside(reader, jobs, number)
-    bare = f" Without the job's name, it also takes {others}." if others else ""
+    bare = f" Without the job's name, it also makes {others}." if others else ""
     return (
-        f"`batchkiln work{arguments}` takes them now{beside}, and ends with them; "
-        f"`batchkiln work --forever{arguments}` keeps taking.{bare}"
+        f"`batchkiln work{arguments}` makes them now{beside}, and then ends; "
+        f"`batchkiln work --forever{arguments}` also waits for more.{bare}"
     )
 
 

@@ -57,7 +57,7 @@ def test_price_of_the_clip_is_told_while_it_waits_for_a_choice_and_at_the_choice
     assert plan["jobs"][0]["to_make"]["unpriced"] == 0
     kept = workspace.call("review", "owls", "--keep", "owl-still-2")
     assert "owl-clip can begin now (about 50 credits)." in kept.out
-    assert "`batchkiln work owls` takes them now" in kept.err
+    assert "`batchkiln work owls` makes them now" in kept.err
     assert "owl-still-1 is used, and not owl-still-2" in workspace.call("review", "owls", "--keep", "owl-still-1").out
 
 

@@ -176,7 +176,7 @@ def test_a_failed_item_is_retried_without_naming_it(queued: Workspace) -> None:
     result = queued.call("retry", "foxes")
 
     assert "1 item queued again" in result.out
-    assert "`batchkiln work foxes` takes them now with 1 other queued item" in result.out
+    assert "`batchkiln work foxes` makes them now with 1 other queued item" in result.out
     assert states(queued) == {"fox-1": "queued", "fox-2": "canceled", "fox-3": "queued"}
 
 

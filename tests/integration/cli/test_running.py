@@ -147,7 +147,7 @@ def test_enqueue_says_who_takes_the_items(workspace: Workspace) -> None:
     workspace.call("work", "--queue", "other.db")
     again = workspace.call("enqueue", workspace.manifest(), "--queue", "other.db")
 
-    assert first.out.endswith("`batchkiln work --queue other.db --forever foxes` keeps taking.\n")
+    assert first.out.endswith("`batchkiln work --queue other.db --forever foxes` also waits for more.\n")
     assert again.out.endswith("Nothing is queued: all items have ended before.\n")
 
 

@@ -94,7 +94,7 @@ def test_run_waits_for_its_job_while_its_address_is_anothers(shared: SharedQueue
     assert code == 0, said + shared.said()
     assert "6 of 6 items done" in out
     assert worker.poll() is None
-    assert "--forever foxes` keeps taking" in undriven[1]
+    assert "--forever foxes` also waits for more" in undriven[1]
     assert "1 worker shares this queue and takes them" in driven[1]
 
 

@@ -147,7 +147,7 @@ async def test_pause_and_unpause(browser: Browser, queue: QueueFile) -> None:
     assert "No process runs this queue. To resume: <code>batchkiln unpause birds</code>, then" in pause.text
     assert "2 items queued, which may cost 10 credits" in page.text
     assert ">Unpause the job, up to 10 credits</button>" in page.text
-    assert "<code>batchkiln work birds</code> takes them now" in page.text
+    assert "<code>batchkiln work birds</code> makes them now" in page.text
     assert queue.one("SELECT is_paused FROM job") == 0
 
 

@@ -83,9 +83,9 @@ def said(queue: FakeQueue, *, jobs: tuple[str, ...] = ("birds",), number: int | 
     ],
 )
 def test_without_a_driver_the_two_commands_are_named(queue: FakeQueue) -> None:
-    """One ends with the items, the other keeps taking. A killed, lost or leaving driver takes nothing."""
+    """One ends with the items, the other waits for more. A killed, lost or leaving driver takes nothing."""
     assert said(queue) == (
-        "`batchkiln work birds` takes them now, and ends with them; `batchkiln work --forever birds` keeps taking."
+        "`batchkiln work birds` makes them now, and then ends; `batchkiln work --forever birds` also waits for more."
     )
 
 
@@ -94,15 +94,15 @@ def test_what_else_a_command_would_take_is_told_with_its_cost() -> None:
     queue = FakeQueue(summaries=(queued("birds", 3, cost=6), queued("slow", 248, cost=496, unquoted=2)))
 
     assert said(queue, number=1) == (
-        "`batchkiln work birds` takes them now with 2 other queued items of birds (about 6 credits in all), and ends "
-        "with them; `batchkiln work --forever birds` keeps taking. Without the job's name, it also takes 248 items of "
-        "slow, about 496 credits and 2 without a quote."
+        "`batchkiln work birds` makes them now with 2 other queued items of birds (about 6 credits in all), and then "
+        "ends; `batchkiln work --forever birds` also waits for more. Without the job's name, it also makes 248 items "
+        "of slow, about 496 credits and 2 without a quote."
     )
-    assert "takes them now, and ends with them; `batchkiln work --forever birds`" in said(queue)
-    assert "of birds (about 6 credits), and ends" in said(queue, number=0)
+    assert "makes them now, and then ends; `batchkiln work --forever birds`" in said(queue)
+    assert "of birds (about 6 credits), and then ends" in said(queue, number=0)
     assert said(queue, jobs=()) == (
-        "`batchkiln work` takes what is queued (251 items of 2 jobs, about 502 credits and 2 without a quote), and "
-        "ends with it; `batchkiln work --forever` keeps taking."
+        "`batchkiln work` makes what is queued (251 items of 2 jobs, about 502 credits and 2 without a quote), and "
+        "then ends; with `--forever`, it also waits for more."
     )
 
 
@@ -110,7 +110,7 @@ def test_items_that_wait_for_a_choice_are_not_taken_with_the_others() -> None:
     """Nor is their cost, of which the quotes give no share."""
     queue = FakeQueue(summaries=(queued("birds", 9, cost=90, waiting=7),))
     assert said(queue, number=1).startswith(
-        "`batchkiln work birds` takes them now with 1 other queued item of birds, and ends"
+        "`batchkiln work birds` makes them now with 1 other queued item of birds, and then ends"
     )
 
 
