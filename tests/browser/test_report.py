@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from PIL import Image
@@ -13,6 +14,7 @@ from batchkiln.core.job import Mode
 from batchkiln.core.states import ItemState
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.reports.report_writer import ReportWriter
+from browser.test_accessibility import AXE, Theme
 
 NOW = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 JOB = ReportJob("birds", "", "local", "birds.yaml", True, "finished", NOW, NOW, None, None, "1.2.3")  # noqa: FBT003
@@ -60,6 +62,27 @@ def test_search_looks_at_contents_and_not_at_labels(report: Page, words: str, fo
     report.get_by_role("searchbox").fill(words)
 
     expect(report.locator("output")).to_have_text(found)
+
+
+@pytest.mark.parametrize("theme", get_args(Theme))
+def test_report_has_no_finding_of_axe(chromium: Browser, tmp_path: Path, theme: Theme) -> None:
+    """Also of items in each state, with a picture of an earlier version and without one."""
+    target, picture = tmp_path / "report.html", tmp_path / "owl.png"
+    Image.new("RGB", (80, 60), "white").save(picture)
+    file = ReportFile(picture, picture.name, picture.stat().st_size, "image/png", NOW)
+    with ReportWriter(target, job="birds", items=2 * len(ItemState)) as writer:
+        for index, state in enumerate([*ItemState, *ItemState]):
+            files = (file,) if index < len(ItemState) else ()
+            writer.add([replace(ITEM, name=f"owl-{index}", index=index, state=state, prompt="A bird", files=files)])
+        writer.finish(replace(JOB, description="A long description. " * 30))
+    context = chromium.new_context(color_scheme=theme, reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(target.as_uri())
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+    context.close()
+
+    assert [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found] == []
 
 
 def test_pictures_are_enlarged_and_keys_go_through_those_that_were_found(report: Page) -> None:
