@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from batchkiln.config import Config, Profile
+from batchkiln.config import Config, HttpSettings, Profile
 from batchkiln.dashboard.server import ServedDashboard, serving_dashboard
 from integration.dashboard.sample_queue import AT, fill, scene
 from support.queue_file import QueueFile
@@ -67,13 +67,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def served(queue: QueueFile) -> Iterator[ServedDashboard]:
+def served(queue: QueueFile, http: HttpSettings | None = None) -> Iterator[ServedDashboard]:
     """Serve in a thread of its own: Playwright's calls block."""
     started: Future[tuple[ServedDashboard, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
         stop = asyncio.Event()
-        config = Config({"local": Profile("local")}, "local")
+        config = Config({"local": Profile("local")}, "local", http=http or HttpSettings())
         async with serving_dashboard(queue.path, config, port=0, clock=lambda: AT) as dashboard:
             started.set_result((dashboard, asyncio.get_running_loop(), stop))
             await stop.wait()

@@ -202,7 +202,31 @@ def test_escape_returns_to_the_page_and_the_tile(gallery: Opened, monkeypatch: p
     expect(gallery.page.get_by_role("heading", level=1)).to_have_text("owl-3")
     press(gallery, "Escape")
     expect(gallery.page.get_by_role("link", name=", large").first).to_have_accessible_name("owl-3, large")
+    expect(gallery.page.get_by_role("link", name="owl-3, large")).to_be_focused()
     assert gallery.faults == []
+
+
+def test_decision_about_a_selection_is_taken_back_at_once(gallery: Opened) -> None:
+    """By a button beside what was done, also of items that the page no longer shows."""
+    gallery.go("/jobs/birds/items?verdict=unreviewed")
+    gallery.page.get_by_role("checkbox", name="Select owl-1").check()
+    gallery.page.get_by_role("checkbox", name="Select fox", exact=True).check()
+    gallery.page.get_by_role("button", name="Drop").click()
+    expect(gallery.page.get_by_text("2 items dropped.")).to_be_visible()
+    assert verdicts(gallery) == {"owl-1": "dropped", "fox": "dropped"}
+    gallery.page.get_by_role("button", name="Undo").click()
+
+    expect(gallery.page.get_by_text("2 items without a verdict again.")).to_be_visible()
+    assert verdicts(gallery) == {}
+    expect(gallery.page.get_by_role("button", name="Undo")).to_have_count(0)
+    assert gallery.faults == []
+
+
+def test_metadata_that_matches_nothing_is_explained(gallery: Opened) -> None:
+    """A letter in another case is the likely cause."""
+    gallery.go("/jobs/birds/items?meta=species%3DFox")
+
+    expect(gallery.page.get_by_text("in their letter case")).to_be_visible()
 
 
 def test_selection_is_cleared_on_all_pages(gallery: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

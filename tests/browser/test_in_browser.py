@@ -172,6 +172,29 @@ def test_a_job_is_paused_with_the_keyboard_alone(opened: Opened) -> None:
     assert opened.queue.one("SELECT is_paused FROM job") == 1
 
 
+def test_words_of_a_retry_are_not_broken(opened: Opened) -> None:
+    """A cell of the table breaks at spaces only, however wide the window is."""
+    for width in (390, 1440):
+        opened.page.set_viewport_size({"width": width, "height": 900})
+        opened.go("/jobs/birds/retry")
+        cell = opened.page.get_by_text("if accepted now")
+        lines = cell.evaluate(
+            "(one) => { const text = one.firstChild, at = text.data.indexOf('accepted'), range = new Range();"
+            " range.setStart(text, at); range.setEnd(text, at + 8); return range.getClientRects().length; }"
+        )
+        assert lines == 1
+
+
+def test_a_long_description_is_folded(opened: Opened) -> None:
+    """The progress of the job is what the page is opened for."""
+    opened.queue.connection.execute("UPDATE job SET description = ?", ("Words of a description. " * 90 + "Its end.",))
+    opened.go("/jobs/birds")
+    expect(opened.page.get_by_text("Its end.")).to_be_hidden()
+    opened.page.get_by_text("show all").click()
+
+    expect(opened.page.get_by_text("Its end.")).to_be_visible()
+
+
 def test_a_hold_is_resolved_by_a_form(opened: Opened) -> None:
     """The answers have their prices; the item is named once more."""
     opened.go("/jobs/birds/item?id=held")

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from batchkiln.config import AccessScope
 from batchkiln.core.states import Event
-from browser.conftest import Opened, page_of, press, verdicts
+from browser.conftest import Opened, page_of, press, served, verdicts
+from integration.dashboard.interface import TOKENS, settings
 from integration.dashboard.review_queue import fill_review, paint
 
 
@@ -67,6 +69,24 @@ def test_variants_are_compared_on_any_screen(review: Opened, width: int, per_row
     assert [box["y"] == boxes[0]["y"] for box in boxes].count(True) == per_row
     assert buttons["y"] + buttons["height"] <= 560
     assert review.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_another_kept_variant_is_used_instead(review: Opened) -> None:
+    """With one press, where one is chosen and two are kept."""
+    instead = review.page.get_by_role("button", name="Use this one instead")
+    press(review, "k")
+    expect(review.page.get_by_role("heading", level=1)).to_have_text("fox")
+    press(review, "p")
+    expect(review.page.get_by_role("heading", level=1)).to_have_text("owl")
+    press(review, "4")
+    press(review, "k")
+    expect(review.page.locator(".last")).to_contain_text("2 of owl are kept")
+    expect(review.page.locator("[data-candidate]", has=instead)).to_have_attribute("aria-label", "owl-4")
+    instead.click()
+
+    expect(review.page.locator(".last")).to_contain_text("owl-1 is dropped")
+    assert verdicts(review) == {"owl-1": "dropped", "owl-4": "kept"}
+    assert review.faults == []
 
 
 def test_next_variant_is_in_view_after_one_is_dropped(review: Opened) -> None:
@@ -136,6 +156,34 @@ def test_decision_about_an_earlier_version_is_refused_on_the_page(review: Opened
 
     expect(review.page.get_by_role("alert")).to_contain_text("version 2 is current now")
     assert verdicts(review) == {}
+
+
+def test_picture_is_opened_beside_the_review(review: Opened) -> None:
+    """Its keys go on: the page is not replaced by the file."""
+    with review.page.expect_popup() as opened:
+        review.page.get_by_role("link", name="picture of owl-1").click()
+    press(review, "d")
+
+    assert "/media/" in opened.value.url
+    expect(review.page.locator(".last")).to_contain_text("owl-1 is dropped")
+
+
+def test_key_of_a_token_that_may_only_look_says_so(chromium: Browser, tmp_path: Path) -> None:
+    """The buttons are missing because of the token, and not because nothing is to be kept."""
+    queue = fill_review(tmp_path)
+    context = chromium.new_context()
+    page = context.new_page()
+    with served(queue, settings()) as dashboard:
+        page.goto(f"{dashboard.url}/jobs/birds/review")
+        page.get_by_label("Token").fill(TOKENS[AccessScope.LOOK])
+        page.get_by_role("button").click()
+        page.wait_for_selector("nav")
+        page.goto(f"{dashboard.url}/jobs/birds/review")
+        page.wait_for_selector("[data-keys=ready]")
+        page.keyboard.press("k")
+        expect(page.locator("#answer")).to_have_text("Your token may only look.")
+        context.close()
+    queue.connection.close()
 
 
 def test_question_mark_shows_the_keys_and_a_key_without_use_is_answered(review: Opened) -> None:

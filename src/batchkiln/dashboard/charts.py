@@ -73,8 +73,7 @@ def day_chart(calendar: Calendar) -> DayChart:
     days = calendar.days
     most = max(calendar.credits_per_day, *(day.credits + day.credits_ahead for day in days))
     step = 100 / len(days)
-    pieces = [_rect(step * number, 0, step, HEIGHT, "c-today") for number, day in enumerate(days) if day.is_today]
-    pieces += [_line(y, "c-grid") for y in (0, HEIGHT / 2, HEIGHT)]
+    pieces = [_line(y, "c-grid") for y in (0, HEIGHT / 2, HEIGHT)]
     for number, day in enumerate(days):
         used, ahead = (HEIGHT * part / most if most else 0.0 for part in (day.credits, day.credits_ahead))
         x, width = step * (number + _GAP / 2), step * (1 - _GAP)

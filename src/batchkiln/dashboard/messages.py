@@ -34,7 +34,7 @@ _DONE_WORDS: Final = {
     "resolve": "resolved",
     "keep": "kept",
     "drop": "dropped",
-    "undo": "left without a verdict",
+    "undo": "without a verdict again",
 }
 
 

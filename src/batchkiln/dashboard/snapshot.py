@@ -19,7 +19,7 @@ from batchkiln.dashboard.rendering import items_url, review_url
 from batchkiln.presentation.account_errors import blocked_text, cannot_work_text, key_missing_text, misunderstanding
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.ends import end_of_all
-from batchkiln.presentation.formatting import REASONS, format_minute, format_wait_end, plural
+from batchkiln.presentation.formatting import REASONS, format_until, format_wait_end, plural
 from batchkiln.presentation.outages import present_outages
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of, read_overview, review_line
 
@@ -452,9 +452,9 @@ _NO_ANSWER: Final = frozenset({WaitReason.UNREACHABLE, WaitReason.UNAVAILABLE})
 
 def _next_try(now: PageSnapshot) -> str:
     """Return when a service that does not answer is tried again; empty if the process that runs the queue is to say."""
-    waits = (slot.wait for slot in now.slots if slot.wait is not None and slot.wait.reason in _NO_ANSWER)
-    tries = [wait.until for wait in waits if wait.until is not None]
-    return f"; next try at {format_minute(min(tries))}" if tries else ""
+    waits = [(slot.wait, slot.view) for slot in now.slots if slot.wait is not None and slot.wait.reason in _NO_ANSWER]
+    tries = [(wait.until, view.time_scale) for wait, view in waits if wait.until is not None]
+    return f"; next try at {format_until(*min(tries))}" if tries else ""
 
 
 def _rest_text(jobs: Sequence[JobView]) -> str:

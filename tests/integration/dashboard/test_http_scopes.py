@@ -156,7 +156,9 @@ async def test_pages_offer_only_what_the_token_may_do(queue: QueueFile, scopes: 
         await browser.submit("/sign-in", token=TOKENS[AccessScope.LOOK])
         pages = [await browser.get(f"/jobs/birds{path}") for path in PAGES]
         pages.append(await browser.get("/failures"))
+        question = await browser.get("/jobs/birds/pause")
 
+    assert ("your token has no scope <code>decide</code>" in question.text) is not may_decide
     for page in pages:
         assert page.status == 200
         assert ("The token visitor may look." in page.text) is not may_decide

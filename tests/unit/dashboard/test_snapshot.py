@@ -266,6 +266,10 @@ def test_an_outage_is_the_headline_while_items_wait_for_the_service() -> None:
 
     assert found.text == found.title == "Waiting for the service: 3 items left; next try at 2030-01-01 12:02 UTC"
     assert headline(replace(now, slots=())).text == "Waiting for the service: 3 items left"
+    fast = replace(tried, view=replace(tried.view, time_scale=20.0))
+    assert headline(replace(now, slots=(fast,))).text.endswith(
+        "next try at 2030-01-01 12:02 UTC by the service's clock"
+    )
     assert (found.level, found.verdict) == (Level.LOOK, "The service is not available")
     assert str(found.reasons[0]).startswith("The service of local has not been available since ")
 

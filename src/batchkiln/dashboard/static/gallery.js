@@ -118,17 +118,20 @@ function rememberTiles() {
 function leadBack() {
   const left = JSON.parse(sessionStorage.getItem(wayBack) || "null");
   const large = form.querySelector("[data-item]");
-  if (large && left && left.keys.includes(large.dataset.item) && searchOf(left.address) === searchOf(location.href)) {
-    sessionStorage.setItem(wayBack, JSON.stringify({ ...left, item: large.dataset.item }));
-    document.querySelector('#main a[data-key="escape"]').href = left.address;
+  const link = document.querySelector('#main a[data-key="escape"]');
+  if (large && left && searchOf(left.address) === searchOf(location.href)) {
+    if (left.keys.includes(large.dataset.item)) {
+      link.href = left.address;
+    }
+    sessionStorage.setItem(wayBack, JSON.stringify({ ...left, item: large.dataset.item, leadsTo: link.href }));
   }
 }
 
 function returnToTile() {
   const left = JSON.parse(sessionStorage.getItem(wayBack) || "null");
-  const tile = left && left.address === location.href && form.querySelector(`.tile[data-key="${left.item}"] .open`);
+  const tile = left && left.leadsTo === location.href && form.querySelector(`.tile[data-key="${left.item}"] .open`);
   if (tile) {
-    scrollTo(0, left.top);
+    scrollTo(0, left.leadsTo === left.address ? left.top : 0);
     tile.focus({ preventScroll: true });
     tile.scrollIntoView({ block: "nearest" });
   }
@@ -156,11 +159,37 @@ if (told) {
   goOn(told).catch(() => {}); // a lost connection: the link is still there
 }
 
+// What was kept or dropped can be taken back at once: the same selection again, until another page was left.
+const decidedHere = `decided ${location.pathname}`;
+
+form.addEventListener("submit", (event) => {
+  const wish = event.submitter && event.submitter.value;
+  if (!isLarge && (wish === "keep" || wish === "drop")) {
+    sessionStorage.setItem(decidedHere, JSON.stringify([...selected.values()]));
+  }
+});
+
+function offerUndo(note) {
+  const fields = JSON.parse(sessionStorage.getItem(decidedHere) || "[]");
+  sessionStorage.removeItem(decidedHere);
+  if (!fields.length) {
+    return;
+  }
+  const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Undo" });
+  button.addEventListener("click", () => {
+    selected = new Map(fields.map((field) => [nameOf(field), field]));
+    form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "do", value: "undo" }));
+    form.requestSubmit();
+  });
+  note.append(" ", button);
+}
+
 // The page says what was done with the selection. Its address is forgotten, so that a reload does not say it again.
 const notes = [...document.querySelectorAll("#main > .note")];
 if (notes.length) {
   if (!isLarge) {
     store();
+    offerUndo(notes[0]);
   } else if (notes.length === 1) {
     answer(notes[0].textContent); // over the header, so that the next picture is where the last one was
     document.getElementById("answer").classList.add("above");

@@ -235,7 +235,8 @@ function answerIdle(key, isDisabled) {
     n: "This is the last one.",
     p: "This is the first one.",
   };
-  const words = (isDisabled && already[key]) || missing[key];
+  const mayOnlyLook = "kdru".includes(key) && key.length === 1 && document.querySelector(".limited");
+  const words = mayOnlyLook ? "Your token may only look." : (isDisabled && already[key]) || missing[key];
   if (words) {
     answer(words);
   }
