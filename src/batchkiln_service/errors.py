@@ -4,6 +4,7 @@ import errno
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final
 
 from pydantic_core import ErrorDetails, ValidationError
@@ -59,6 +60,13 @@ def meant(given: object, known: Iterable[str]) -> str:
     """Return a question that suggests a similar known word, to stand before the list; empty if there is none."""
     close = get_close_matches(str(given)[:_COMPARED_CHARACTERS], list(known), n=1)
     return f"did you mean `{close[0]}`? " if close else ""
+
+
+def folder_trouble(error: OSError, folder: Path) -> str | None:
+    """Return why the state folder cannot be used; None if the error is about no file."""
+    if error.filename is None:
+        return None
+    return f"the state folder {folder} cannot be used: {error.strerror} ({error.filename})"
 
 
 class StateFolderInUseError(Exception):

@@ -77,7 +77,7 @@ class RunningService:
     def assert_ok(self) -> None:
         """Raise AssertionError with the violations if a client broke a rule of the service."""
         if violations := self.report().violations:
-            told = "; ".join(f"{each.rule}: {each.count} {each.meaning}" for each in violations)
+            told = "; ".join(f"{each.rule}: {each.meaning} ({each.count:,})" for each in violations)
             raise AssertionError(f"the client broke rules of the service: {told}")
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:

@@ -50,9 +50,15 @@ def _options() -> Common:
 
 
 def _diagnostic(problem: Problem) -> Diagnostic:
-    """Return a mistake without the line of the file, because it may hold an API key (Law 8)."""
+    """Return a mistake, with the line of the file unless it may hold an API key (Law 8)."""
     line, column = problem.place or (None, None)
-    return Diagnostic(problem.reason, None if problem.file is None else str(problem.file), line, column)
+    found = Diagnostic(problem.reason, None if problem.file is None else str(problem.file), line, column)
+    if problem.source_line is None:
+        return found
+    from batchkiln.yaml_reading.diagnostics import excerpt  # noqa: PLC0415  the help of `serve` needs none of it
+
+    source_line, mark = excerpt(problem.source_line, column)
+    return replace(found, source_line=source_line, mark=mark)
 
 
 def _read_config(path: Path) -> "MappingFile":

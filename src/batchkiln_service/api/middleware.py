@@ -29,6 +29,9 @@ from batchkiln_service.transport.connections import SERVER
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ApiHandler = Callable[[web.Request, ApiCall], Awaitable[web.StreamResponse]]
+_NO_PATH: Final = (
+    f"there is no such path: the API is below {PREFIX}; GET / lists its endpoints, and /docs describes them"
+)
 DATABASE_RETRY_SECONDS: Final = 5  # the Retry-After for a busy database or a full disk
 _log = logging.getLogger(__name__)
 
@@ -73,7 +76,8 @@ async def _routed(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     except web.HTTPException as error:
         code = error.reason.lower().replace(" ", "_")
-        response = refusal(ApiError(error.status, code, error.reason))
+        told = _NO_PATH if isinstance(error, web.HTTPNotFound) else error.reason
+        response = refusal(ApiError(error.status, code, told))
         if allowed := error.headers.get(hdrs.ALLOW):
             response.headers[hdrs.ALLOW] = allowed
         return response

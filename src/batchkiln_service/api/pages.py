@@ -45,6 +45,7 @@ def add_pages(app: web.Application) -> None:
     """Add the routes of the pages."""
     app.router.add_get("/", _landing)
     app.router.add_get(VIEWER, _viewer)
+    app.router.add_get("/favicon.ico", _no_icon)  # browsers ask for it
     app.router.add_get(VIEWER + "/assets/{name}", _asset)
     for method in (hdrs.METH_GET, hdrs.METH_POST):
         app.router.add_route(method, f"{RELAY}{PREFIX}/{{path:.+}}", _relay)
@@ -99,6 +100,10 @@ def _operator_address(url: str | None) -> str:
 
 async def _viewer(_: web.Request) -> web.Response:
     return _page(_template("viewer.html").substitute(), _VIEWER_POLICY)
+
+
+async def _no_icon(_: web.Request) -> web.Response:
+    return web.Response(status=204, headers={hdrs.CACHE_CONTROL: "max-age=86400"})
 
 
 async def _asset(request: web.Request) -> web.StreamResponse:

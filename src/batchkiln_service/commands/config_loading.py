@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from batchkiln_service.commands.host_program import CommandError, ConfigFile, HostProgram, Problem
 from batchkiln_service.config import ServiceConfig, root_causes, suggestion
 from batchkiln_service.db.account_admin import AccountAdmin, open_account_admin
-from batchkiln_service.errors import KeyRefusedError, sentence_of
+from batchkiln_service.errors import KeyRefusedError, folder_trouble, sentence_of
 
 DEFAULT_STATE_DIR: Final = Path(".batchkiln/service")
 STATE_DIR: Final = click.Option(
@@ -70,7 +70,9 @@ def account_admin(program: HostProgram, state_dir: Path | None) -> Iterator[Acco
     except KeyRefusedError as error:
         raise CommandError(str(error)) from error
     except (OSError, ValueError, sqlite3.Error) as error:
-        raise CommandError(f"the database in {config.state_dir} cannot be used: {error}") from error
+        trouble = folder_trouble(error, config.state_dir) if isinstance(error, OSError) else None
+        told = trouble or f"the database in {config.state_dir} cannot be used: {error}"
+        raise CommandError(f"{told}; nothing was changed") from error
 
 
 def _with_key(accounts: object, key: str) -> object:
@@ -88,5 +90,31 @@ def _problem(detail: ErrorDetails, given: Mapping[str, object], path: Path | Non
     field = str(detail["loc"][0]) if detail["loc"] else ""
     if field in given:
         return Problem(f"--{field.replace('_', '-')}{sentence.removeprefix(field)}")
-    place = None if read is None else read.place(detail["loc"], is_key=detail["type"] == "extra_forbidden")
-    return Problem(sentence + suggestion(detail), path, place)
+    if path is None or read is None:
+        return Problem(sentence + suggestion(detail))
+    place = read.place(detail["loc"], is_key=detail["type"] == "extra_forbidden")
+    line = None if place is None or "keys" in detail["loc"] else _harmless_line(path, place[0], read.values)
+    return Problem(sentence + suggestion(detail), path, place, line)
+
+
+def _harmless_line(path: Path, number: int, values: Mapping[str, object]) -> str | None:
+    """Return a line of the file, from 1; None if it may hold an API key (Law 8).
+
+    Any text of the accounts or of a field that does not exist may be one, and what a comment says.
+    """
+    line = path.read_text("utf-8").splitlines()[number - 1]
+    public = ServiceConfig.model_fields.keys() - {"accounts", "public_url"}
+    texts = _texts_in([value for name, value in values.items() if name not in public])
+    return None if "#" in line or "key" in line.lower() or any(text in line for text in texts) else line
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield the texts within a value that are not empty."""
+    match value:
+        case str() if value:
+            yield value
+        case dict():
+            yield from _texts_in(list(value.values()))
+        case list():
+            for inner in value:
+                yield from _texts_in(inner)

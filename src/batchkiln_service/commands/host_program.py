@@ -12,11 +12,15 @@ import click
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A mistake, with the file and the place in it, line and column from 1, as far as they are known."""
+    """A mistake, with the file and the place in it, line and column from 1, as far as they are known.
+
+    `source_line` is the text of the line, if it holds no API key.
+    """
 
     reason: str
     file: Path | None = None
     place: tuple[int, int] | None = None
+    source_line: str | None = None
 
 
 class CommandError(Exception):

@@ -18,9 +18,10 @@ from batchkiln_service.commands.account_commands import credits_group, keys_grou
 from batchkiln_service.commands.config_loading import STATE_DIR, read_service_config, remember_state_dir, stored_config
 from batchkiln_service.commands.host_program import CommandError, HostProgram
 from batchkiln_service.config import ServiceConfig
+from batchkiln_service.context import PREFIX
 from batchkiln_service.db.client_report import read_report
 from batchkiln_service.dialects.traits import Dialect
-from batchkiln_service.errors import KeyRefusedError, StateFolderInUseError
+from batchkiln_service.errors import KeyRefusedError, StateFolderInUseError, folder_trouble
 from batchkiln_service.server import LocalService
 from batchkiln_service.transport.listener import stop_on_signals
 
@@ -37,7 +38,10 @@ _PARAMS: Final = (
     click.Option(["--port"], type=_PORT, help="Default: the port of the last run, or any free one."),
     STATE_DIR,
     click.Option(["--time-scale"], type=float, help="Service seconds per real second."),
-    click.Option(["--key"], help="The API key of the first account, instead of a random one."),
+    click.Option(
+        ["--key"],
+        help="The API key of the first account: 1 to 256 characters of ASCII, no spaces. Default: a random one.",
+    ),
     click.Option(["--seed"], type=int, help="Give equal requests equal ids, durations and files in each run."),
     click.Option(["--no-limits"], is_flag=True, default=None, help="Apply no limits."),
     click.Option(["--instant"], is_flag=True, default=None, help="End generations at once, with one small file."),
@@ -119,7 +123,7 @@ def _report(program: HostProgram, *, check: bool, state_dir: Path | None) -> Non
     sys.stdout.flush()
     if check and not found.ok:
         for violation in found.violations:
-            program.print_status(f"{violation.rule}: {violation.count} {violation.meaning}")
+            program.print_status(f"{violation.rule}: {violation.meaning} ({violation.count:,})")
         click.get_current_context().exit(1)
 
 
@@ -141,7 +145,7 @@ async def _run(program: HostProgram, config: ServiceConfig, report_file: Path | 
         try:
             service = await stack.enter_async_context(LocalService(config, report_file=report_file))
         except OSError as error:
-            raise CommandError(f"the service cannot be served: {_reason_of(error)}") from error
+            raise CommandError(f"the service cannot be served: {_reason_of(error, config.state_dir)}") from error
         # Only a failure to start is an error that a person can fix; later failures are unexpected ones.
         except (StateFolderInUseError, KeyRefusedError, ValueError, sqlite3.Error) as error:
             raise CommandError(f"the service cannot be served: {error}") from error
@@ -149,7 +153,9 @@ async def _run(program: HostProgram, config: ServiceConfig, report_file: Path | 
         await stop.wait()
 
 
-def _reason_of(error: OSError) -> str:
+def _reason_of(error: OSError, state_dir: Path) -> str:
+    if trouble := folder_trouble(error, state_dir):
+        return f"{trouble}; nothing was started. Choose another --state-dir, or make this one writable"
     if error.errno != errno.EADDRINUSE:
         return str(error)
     remedy = "choose another --port or --operator-port, or leave them out for free ones; nothing was started"
@@ -186,6 +192,8 @@ def _announce(program: HostProgram, config: ServiceConfig, service: LocalService
         return
     speed = "" if config.time_scale == 1 else f" (its clock runs {config.time_scale:g} times as fast)"
     program.print_result(f"The local service is at {service.base_url}{speed}")  # no full stop: the address is copied
+    origin = service.base_url.removesuffix(PREFIX)
+    program.print_result(f"Pages for a browser: {origin}/ for what it has, {origin}/docs to try its API")
     if service.operator_url is not None:
         program.print_result(f"Its operator's port is at {service.operator_url}")
     for name, path in key_files.items():

@@ -57,9 +57,10 @@ _SQL: Final = load_queries("client_report")
 def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
     """Return the report from a state folder, whether or not the service is running.
 
-    `now_ms` defaults to the instant of the last request. Limits, days and speed are those of the service's last start.
-    The database is only read. A million requests take seconds, so do not call it in the event loop's thread. Raise
-    sqlite3.Error if the database cannot be read, OSError if there is none, and `DatabaseVersionError`.
+    `now_ms` defaults to the instant of the last request, or, without any, of the last start. Limits, days and speed are
+    those of the service's last start. The database is only read. A million requests take seconds, so do not call it in
+    the event loop's thread. Raise sqlite3.Error if the database cannot be read, OSError if there is none, and
+    `DatabaseVersionError`.
     """
     path = config.state_dir / FILE_NAME
     if not path.exists():
@@ -70,6 +71,8 @@ def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
         check_version(connection, path)
         config, anchor = with_rules(connection, config), stored_anchor(connection)
         time_scale = config.time_scale if anchor is None else anchor.time_scale
+        if now_ms is None:
+            now_ms = last_request_ms(connection) or (0 if anchor is None else anchor.service_ms)
         return report_of(connection, config.limits, calendar_of(config), time_scale=time_scale, now_ms=now_ms)
 
 
@@ -83,9 +86,14 @@ def report_of(
 ) -> Report:
     """Return the report from a connection. Temporary tables remain in it. See `read_report`."""
     if now_ms is None:
-        now_ms = connection.execute(_SQL["period"]).fetchone()["last_ms"] or 0
+        now_ms = last_request_ms(connection)
     shortest_gap_ms = shortest_poll_gap_ms(limits.poll_interval_seconds, time_scale=time_scale)
     return _Reading(connection, limits, calendar, now_ms, shortest_gap_ms).report()
+
+
+def last_request_ms(connection: sqlite3.Connection) -> int:
+    """Return the instant of the last logged request; 0 without any."""
+    return connection.execute(_SQL["period"]).fetchone()["last_ms"] or 0
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import urllib.error
 import urllib.request
@@ -126,7 +127,7 @@ def test_check_of_the_report_is_a_verdict(workspace: Workspace) -> None:
 
     assert (kept.exit, kept.document["ok"], kept.err) == (0, True, "")
     assert (broken.exit, broken.document["ok"]) == (1, False)
-    assert "generation_active: 1 creates beside an active generation" in broken.err
+    assert "generation_active: creates beside an active generation (1)" in broken.err
 
 
 def test_a_key_works_at_once_and_fails_at_once_when_revoked(workspace: Workspace) -> None:
@@ -376,6 +377,73 @@ def test_mistakes_in_the_configuration_name_their_fields(workspace: Workspace) -
         "1:48: accounts.0.keys.1: should be a mapping of fields",
         "1:53: unknown field `accounts.0.credit`; did you mean `credits`?",
     ]
+
+
+def test_mistakes_in_the_configuration_show_their_lines(workspace: Workspace) -> None:
+    """As those of a manifest do, with a mark below the place."""
+    (workspace.folder / "service.yaml").write_text(
+        "accounts:\n  - name: main\n    keys: [a-key]\n    credits: -1\ntime_scal: 60\nlimits: {creates: 3}\n"
+    )
+
+    result = workspace.call("serve", "--config", "service.yaml")
+
+    shown = [line for line in result.err.splitlines() if line.startswith("    ")]
+    assert shown == [
+        "    limits: {creates: 3}",
+        "             ^",
+        "        credits: -1",
+        "                 ^",
+        "    time_scal: 60",
+        "    ^",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "acounts: [{name: main, kees: [secret-1]}]",
+        "password: secret-1",
+        "{time_scal: 60, accounts: [{name: main, keys: [secret-1]}]}",
+        "accounts:\n  - name: main\n    keys:\n      - {value: secret-1, legacy: 3}",
+        "time_scal: 60  # formerly secret-1",
+        "accounts: [{name: secret-1 x}]",
+        "public_url: http://me:secret-1@x",
+    ],
+)
+def test_a_line_that_may_hold_a_key_is_not_shown(workspace: Workspace, text: str) -> None:
+    """Law 8: whatever is misspelled, no text of the accounts or of an unknown field is repeated."""
+    (workspace.folder / "service.yaml").write_text(f"{text}\n")
+
+    result = workspace.call("serve", "--config", "service.yaml")
+
+    assert result.exit == 2
+    assert "service.yaml:" in result.err
+    assert "secret-1" not in result.err
+
+
+@pytest.mark.parametrize("arguments", [("serve",), ("serve", "keys", "list")])
+def test_a_state_folder_that_cannot_be_used_is_told_with_a_remedy(
+    workspace: Workspace, arguments: tuple[str, ...]
+) -> None:
+    """The folder, the reason and what was not done, without the number of an error."""
+    (workspace.folder / "file").touch()
+
+    result = workspace.call(*arguments, "--state-dir", "file/books")
+
+    assert result.exit == 2
+    assert "the state folder file/books cannot be used: Not a directory (" in result.err
+    assert "nothing was" in result.err
+    assert "Errno" not in result.err
+
+
+def test_a_service_names_its_pages(workspace: Workspace) -> None:
+    """What a browser shows is not behind the address for clients."""
+    server = workspace.start("serve", "--port", "0")
+    pages = until_line(server, "Pages for a browser: ")
+    interrupt(server)
+
+    assert finished(server).exit == 0
+    assert re.search(r"(http://127\.0\.0\.1:\d+)/ for what it has, \1/docs to try its API", pages)
 
 
 def test_a_field_that_is_given_twice_is_told_with_its_place_and_without_its_value(workspace: Workspace) -> None:

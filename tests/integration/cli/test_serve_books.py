@@ -194,3 +194,16 @@ def test_each_command_has_help_with_an_example_and_a_place_in_the_manual(name: s
     assert f"batchkiln serve {name}" in text
     assert f"batchkiln serve {name}" in MANUAL.read_text("utf-8").partition("\n## serve\n")[2].partition("\n## ")[0]
     assert [option.name for option in found.params if isinstance(option, click.Option) and not option.help] == []
+
+
+def test_a_report_without_requests_is_of_the_last_start(workspace: Workspace) -> None:
+    """Not of the year 1970; the last start is the latest that is known of a stopped service."""
+    server = workspace.start("serve", "--state-dir", "books", "--json")
+    until_line(server, "base_url")
+    interrupt(server)
+    finished(server)
+
+    report = workspace.call("serve", "report", "--state-dir", "books").document
+
+    assert report["period"]["first_request_at"] is None
+    assert report["period"]["written_at"] > "2020"

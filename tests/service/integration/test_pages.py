@@ -75,6 +75,20 @@ async def test_every_file_of_a_page_comes_from_the_service(world: World, path: s
     assert {name: reply.status for name, reply in replies.items()} == dict.fromkeys(named, 200)
 
 
+async def test_browsers_get_no_error_for_the_icon_that_they_ask_for(world: World) -> None:
+    """They ask for it beside each page."""
+    assert (await world.send("GET", page_url(world, "/favicon.ico"), key=None)).status == 204
+
+
+async def test_wrong_paths_lead_to_the_pages(world: World) -> None:
+    """Whoever opens the address for clients in a browser reads where the pages are."""
+    for path in ("/api/v1", "/api/v1/modles", "/doc"):
+        refused = await world.send("GET", page_url(world, path), key=None)
+
+        assert refused.status == 404
+        assert "GET / lists its endpoints, and /docs describes them" in refused.content.decode()
+
+
 async def test_pages_may_load_nothing_from_elsewhere(world: World) -> None:
     """The browser is told so, and no script stands in a page."""
     for path in ("/", "/docs"):
