@@ -540,12 +540,12 @@ def manifest_source(manifest: str | os.PathLike[str] | Manifest | Mapping[str, o
     if not isinstance(manifest, Mapping):
         found = type(manifest).__name__
         raise InputError(
-            f"a manifest is the path of a file, or a mapping of its fields, not {found}; nothing was enqueued. For a "
+            f"a manifest is the path of a file, or a mapping of its fields, not {found}; nothing was done. For a "
             "list of items, use `enqueue_items`"
         )
     header = {name: value for name, value in manifest.items() if name != "items"}
     if "items" not in manifest:
-        raise InputError("`items` is missing in the mapping: add the list of prompts; nothing was enqueued")
+        raise InputError("`items` is missing in the mapping: add the list of prompts; nothing was done")
     return "-", as_stream(header, _checked_items(manifest["items"])), IN_PROGRAM
 
 
@@ -553,7 +553,7 @@ def apply_options(on_change: OnChange, *, prune: bool, allow_duplicates: bool) -
     """Return the options of applying a manifest. Raise `InputError` for an unknown `on_change`."""
     if on_change not in get_args(OnChange):
         known = ", ".join(get_args(OnChange))
-        raise InputError(f"on_change must be one of {known}, not {on_change!r}; nothing was enqueued")
+        raise InputError(f"on_change must be one of {known}, not {on_change!r}; nothing was done")
     return ApplyOptions(on_change=on_change, prune=prune, allow_duplicates=allow_duplicates)
 
 
@@ -583,7 +583,7 @@ def _checked_items(items: object) -> Iterable[object]:
     """Return `items` if they are several. A single text would be read letter by letter, each a prompt to pay for."""
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | bytearray | Mapping):
         raise InputError(
-            "a manifest's `items` must be a list of prompts; nothing was enqueued. For one prompt, write [prompt]"
+            "a manifest's `items` must be a list of prompts; nothing was done. For one prompt, write [prompt]"
         )
     return items
 

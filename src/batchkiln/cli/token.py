@@ -35,7 +35,7 @@ def token(common: Common, name: str, *, scopes: tuple[str, ...]) -> ExitStatus:
     if common.is_json:
         print_json({"name": name, "token": made, "sha256": digest, "scopes": list(dict.fromkeys(scopes))})
         return ExitStatus.OK
-    print_status("The token, shown this once; keep it as a secret:")
+    print_status("The token goes to standard output, this once; keep it as a secret.")
     print_result(made)
     print_status("Put its hash into the configuration:")
     print_status("http:")

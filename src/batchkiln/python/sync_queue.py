@@ -159,9 +159,9 @@ class SyncQueue:
             return
         place, told = self._opened.place, "the queue was not closed: use `with`, or call `close`"
         task = self._opened._task  # noqa: SLF001  the same interface
-        if task is not None and not task.done():
-            views = self._wait(self._opened.overview()).jobs
-            number = sum(view.summary.left for view in views)
+        is_running = task is not None and not task.done()
+        views = self._wait(self._opened.overview()).jobs if is_running else ()
+        if number := sum(view.summary.left for view in views):
             remedy = "call `join` before the script ends; the next run continues them, and nothing is charged twice"
             log.warning("run_cut_off", queue=place, items=number, reason="the script ended", remedy=remedy)
             told += f". Its run was cut off with {plural(number, 'item')} left, which the next run continues"

@@ -479,7 +479,7 @@ async def test_a_change_is_apart_from_a_run_that_waits_for_more(tmp_path: Path, 
 async def test_one_text_is_no_row_of_letters(tmp_path: Path, items: str) -> None:
     """Each letter would be a prompt to pay for."""
     async with opened(tmp_path) as queue:
-        with pytest.raises(InputError, match="must be a list of prompts; nothing was enqueued"):
+        with pytest.raises(InputError, match="must be a list of prompts; nothing was done"):
             await queue.enqueue_items(items, job="foxes", defaults=SMALL)
 
         assert (await queue.overview()).jobs == ()

@@ -327,6 +327,21 @@ def test_a_script_that_forgets_to_close_ends_and_is_told(tmp_path: Path) -> None
     assert "Its run was cut off with 2 items left, which the next run continues" in done.stderr
 
 
+def test_a_run_without_work_left_is_not_called_cut_off(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """A script that ends while its endless run only waits has lost nothing; the queue was not closed, which is told."""
+    queue = opened(tmp_path)
+    queue.enqueue(FOXES)
+    queue.run()
+    queue.start(forever=True)
+
+    with capture_logs() as logged:
+        queue._warn_of_open_queue()
+    queue.close()
+
+    assert [line for line in logged if line["event"] == "run_cut_off"] == []
+    assert str(recwarn.pop(ResourceWarning).message).endswith("the queue was not closed: use `with`, or call `close`")
+
+
 def test_a_forgotten_async_with_is_told() -> None:
     """The error of a beginner names both ways to open a queue."""
     with pytest.raises(AttributeError, match=r"async with batchkiln\.open_queue.*open_queue_sync"):
