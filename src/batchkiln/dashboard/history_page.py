@@ -38,7 +38,7 @@ class Wanted:
         return f"/live?{self._query({'page': 'events'})}"
 
     def _query(self, changed: Mapping[str, Any]) -> str:
-        fields = {"job": self.job, "state": self.state, "kind": self.kind} | changed
+        fields: dict[str, Any] = {"job": self.job, "state": self.state, "kind": self.kind, **changed}
         return urlencode({name: value for name, value in fields.items() if value is not None})
 
 

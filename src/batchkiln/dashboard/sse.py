@@ -79,6 +79,8 @@ async def _parts(context: Context, of: dict[str, str]) -> tuple[dict[str, str], 
             return await gallery_sections(context, view_of(job, query)), False
         case {"job": job, "item": item}:
             return await item_sections(context, job, item), False
+        case _:
+            pass
     parts, now = await sections(context, of.get("job"))
     return parts, now.shows_ages
 

@@ -110,11 +110,8 @@ def _harmless_line(path: Path, number: int, values: Mapping[str, object]) -> str
 
 def _texts_in(value: object) -> Iterator[str]:
     """Yield the texts within a value that are not empty."""
-    match value:
-        case str() if value:
-            yield value
-        case dict():
-            yield from _texts_in(list(value.values()))
-        case list():
-            for inner in value:
-                yield from _texts_in(inner)
+    if isinstance(value, str):
+        yield from (value,) * bool(value)
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(inner)
