@@ -5,6 +5,7 @@ import json
 import os
 import pwd
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -101,8 +102,8 @@ class Composition:
     def is_healthy(self, name: str) -> bool:
         """Run a service's health check."""
         kind, *command = SERVICES[name]["healthcheck"]["test"]
-        assert kind == "CMD"
-        return self.call(name, [self.here(word, volume=self.volume(name)) for word in command])[0] == 0
+        words = shlex.split(command[0]) if kind == "CMD-SHELL" else command
+        return self.call(name, [self.here(word, volume=self.volume(name)) for word in words])[0] == 0
 
     @contextlib.contextmanager
     def postgres(self, place: Path) -> Iterator[None]:

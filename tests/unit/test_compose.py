@@ -82,7 +82,10 @@ def test_one_service_builds_the_image_of_all() -> None:
 def test_services_that_run_for_ever_are_watched_and_started_again(name: str) -> None:
     """Each has a health check, and a crash or a restart of the machine does not end it."""
     assert SERVICES[name]["restart"] == "unless-stopped"
-    assert SERVICES[name]["healthcheck"]["test"]
+    kind, *words = SERVICES[name]["healthcheck"]["test"]
+
+    assert words
+    assert kind == "CMD-SHELL" or " " not in "".join(words)  # Podman's service for Docker Compose splits the others
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
