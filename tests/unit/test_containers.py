@@ -3,12 +3,10 @@
 import io
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
-import urllib.request
 from pathlib import Path
 from typing import Final
 
@@ -20,14 +18,12 @@ from dockerfile_parse import DockerfileParser
 from batchkiln.cli.main import program
 from batchkiln.config import load_config
 from batchkiln_service.config import ServiceConfig
+from support.one_container import GUIDE, ROOT, configuration, docker_run
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 PATH: Final = ROOT / "docs" / "containers" / "serve.Dockerfile"
 FILES: Final = sorted(PATH.parent.glob("*.Dockerfile"))
-GUIDE: Final = (ROOT / "docs" / "guides" / "containers.md").read_text("utf-8")
 IGNORED: Final = ROOT / ".dockerignore"
 PROGRAM: Final = PATH.with_name("batchkiln.Dockerfile")
-IMAGE: Final = "batchkiln-serve-test"
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -143,12 +139,6 @@ def test_program_runs_as_the_owner_of_a_folder() -> None:
     assert option("--user") == ["$(id -u):$(id -g)"]
 
 
-def docker_run() -> list[str]:
-    """Return the words of the guide's one complete `docker run`."""
-    (text,) = re.findall(r"^docker run --detach (.*?[^\\])\n", GUIDE, re.DOTALL | re.MULTILINE)
-    return shlex.split(text.replace("\\\n", " "))
-
-
 def option(name: str) -> list[str]:
     """Return the values of an option of `docker run`."""
     words = docker_run()
@@ -169,7 +159,7 @@ def test_one_container_starts_again_and_is_for_this_machine_alone() -> None:
 
 def test_one_container_reads_its_secrets_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command and the configuration are the program's, and each secret is one that the guide makes."""
-    (text,) = re.findall(r"data/batchkiln\.yaml -->\n```yaml\n(.*?)```", GUIDE, re.DOTALL)
+    text = configuration()
     (tmp_path / "inbox").mkdir()
     monkeypatch.chdir(tmp_path)
     command, *arguments = docker_run()[docker_run().index("batchkiln", 3) + 1 :]
@@ -212,28 +202,3 @@ def test_program_has_the_extras_that_were_asked_for() -> None:
     assert [name for name, _, _ in (argument.partition("="), manual.partition("="))] == ["EXTRAS"] * 2
     assert {*argument.partition("=")[2].split(","), *manual.partition("=")[2].split(",")} <= set(extras)
     assert '"/src[${EXTRAS}]"' in PROGRAM.read_text("utf-8")  # in double quotes, so that the shell puts them in
-
-
-@pytest.mark.long
-def test_image_serves_where_an_engine_is() -> None:
-    """Build it, run it, and ask for the models."""
-    docker = shutil.which("docker")
-    if docker is None or subprocess.run([docker, "info"], capture_output=True, check=False).returncode:
-        pytest.skip("no container engine is running on this machine")
-    subprocess.run([docker, "build", "-q", "-f", PATH, "-t", IMAGE, ROOT], check=True)
-    run = [docker, "run", "--rm", "-d", "-P", IMAGE, "--key", "test-key"]
-    container = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()
-    try:
-        subprocess.run([docker, "exec", container, "timeout", "60", "sh", "-c", WAIT], check=True)
-        shown = subprocess.run([docker, "port", container, "8080/tcp"], check=True, capture_output=True, text=True)
-        address = shown.stdout.split()[0].replace("0.0.0.0", "127.0.0.1")
-        request = urllib.request.Request(
-            f"http://{address}/api/v1/models", headers={"Authorization": "Bearer test-key"}
-        )
-        with urllib.request.urlopen(request, timeout=20) as response:
-            assert response.status == 200
-    finally:
-        subprocess.run([docker, "rm", "-f", container], check=True, capture_output=True)
-
-
-WAIT: Final = "until [ -e /data/operator-port ]; do sleep 0.2; done"
