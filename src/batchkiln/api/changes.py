@@ -284,16 +284,15 @@ class Changes:
         Only the named items are checked, or all if none is named. The files of named items are read: one that is
         damaged at its recorded size is downloaded again as well. The download costs nothing.
         """
-        saved, skipped = await self.reader.read(Reader.saved_files, job, ids_of(items))
+        saved, skipped, now = await self.reader.read(_saved_files, job, ids_of(items), self._clock())
         gone = await asyncio.to_thread(_gone, saved, reads_contents=bool(items))
-        now = self._clock()
         expired = [file for file in gone if not _is_retained(file, now)]
         lost = await asyncio.to_thread(_without_copy, expired, outgoing_folder(self.reader.location))
         kept = [file for file in gone if file not in lost]
         fetched, in_place = 0, await asyncio.to_thread(_occupied, kept)
         if kept:
             async with self._to_change() as store:
-                fetched = await store.write(Writer.fetch_again, job, kept, now)
+                fetched = await store.write(Writer.fetch_again, job, kept, self._clock())
         return FetchReport(len(saved) - len(gone), fetched, lost, skipped, in_place)
 
     async def cancel(
@@ -471,6 +470,14 @@ def _holds(path: Path, file: SavedOutputFile) -> bool:
             return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
     except OSError:
         return False
+
+
+def _saved_files(
+    reader: Reader, job: str, items: Sequence[str], machine_now: datetime
+) -> tuple[list[SavedOutputFile], tuple[Skipped, ...], datetime]:
+    """Return what `Reader.saved_files` does, and the time of the service, which a local one's clock may be ahead of."""
+    saved, skipped = reader.saved_files(job, items)
+    return saved, skipped, reader.accounts.service_time(reader.jobs.summary(job).profile, machine_now)
 
 
 def _is_retained(file: SavedOutputFile, now: datetime) -> bool:

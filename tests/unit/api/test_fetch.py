@@ -74,6 +74,17 @@ def test_file_that_the_service_no_longer_keeps_is_told_as_lost(queue: QueueFile)
     assert queue.names("done") == ["fox", "owl"]
 
 
+def test_clock_of_a_local_service_may_be_ahead_of_the_machine(queue: QueueFile) -> None:
+    """What it has deleted by its own time is lost, and the item stays done."""
+    later = NOW + timedelta(days=14) // timedelta(milliseconds=1)
+    queue.connection.execute("INSERT INTO meta (key, value) VALUES ('service_time/local', ?)", (str(later),))
+
+    report = fetch(queue)
+
+    assert (report.fetched, [file.item for file in report.lost]) == (0, ["owl"])
+    assert queue.names("done") == ["fox", "owl"]
+
+
 def test_result_that_was_given_up_is_lost_at_once(queue: QueueFile) -> None:
     """The service did not keep the result of an attempt that a person gave up."""
     queue.connection.execute("UPDATE attempt SET state = 'abandoned' WHERE generation_id = 'gen-owl'")
