@@ -429,7 +429,9 @@ _STUCK: Final[Mapping[ItemState, str]] = {
 
 def is_stuck(detail: ItemDetail, context: ItemContext) -> bool:
     """Return whether an unfinished item was sent so long ago that the service's support should be asked about it."""
-    return detail.item.state in WITH_SERVICE and is_long_pending(detail.attempts[-1].made_at, context.now)
+    return detail.item.state in WITH_SERVICE and is_long_pending(
+        detail.attempts[-1].made_at, context.now, context.time_scale
+    )
 
 
 def _escape_braces(text: str) -> str:

@@ -493,13 +493,13 @@ def alerts_of(view: JobView) -> list[str]:
                 f"{entry.item} is paid but not downloaded yet: the service may delete it from "
                 f"{format_minute(ends_at)} on. Run `batchkiln work`"
             )
-        if entry.state is ItemState.ACTIVE and is_long_pending(entry.since, view.now):
+        if entry.state is ItemState.ACTIVE and is_long_pending(entry.since, view.now, view.time_scale):
             found.append(
                 f"{entry.item} has been {sanitize(entry.status or 'pending')} for {age}: ask the service's "
                 f"support about generation {entry.generation_id}. It is still polled, and never "
                 "replaced, because it may be charged"
             )
-        if entry.state is ItemState.SUBMITTING and is_long_pending(entry.since, view.now):
+        if entry.state is ItemState.SUBMITTING and is_long_pending(entry.since, view.now, view.time_scale):
             found.append(
                 f"{entry.item} was sent {plural(entry.sends, 'time')} in {age} without "
                 "a definite reply; the same request is sent again, which is never charged twice"

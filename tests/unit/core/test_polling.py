@@ -22,6 +22,8 @@ def test_long_pending_is_reported_after_an_hour() -> None:
     """A person should look; the id is polled on. Service rule 4.5."""
     assert not is_long_pending(NOON, NOON + timedelta(hours=1))
     assert is_long_pending(NOON, NOON + timedelta(hours=1, seconds=1))
+    assert not is_long_pending(NOON, NOON + timedelta(hours=60), time_scale=3600)  # a minute of real time
+    assert is_long_pending(NOON, NOON + timedelta(hours=60, seconds=1), time_scale=3600)
 
 
 def test_retention_is_fourteen_days() -> None:
