@@ -118,7 +118,7 @@ def item_lines(report: ItemReport) -> Iterator[str]:
     )
     for source in item.sources:
         state = "still to be made" if source.is_open else _hash(source.sha256 or "")
-        state = f"stale: {stale_reason(source, detail.job)}" if source.is_stale or source.is_withdrawn else state
+        state = stale_reason(source, detail.job) if source.is_stale or source.is_withdrawn else state
         made_by = source_name(source, detail.job)
         made_by += "" if source.version in {None, 1} else f", version {source.version}"
         yield f"  input {source.place} is made by {made_by}: {state}"

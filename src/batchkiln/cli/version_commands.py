@@ -5,7 +5,7 @@ from functools import partial
 
 import click
 
-from batchkiln.api.changes import Action, open_changes, question_before
+from batchkiln.api.changes import Action, Changes, open_changes, question_before
 from batchkiln.api.documents import fetched_document, redone_document
 from batchkiln.api.item_selection import ItemSelection, names_of
 from batchkiln.cli.command import ITEM, JOB, Common, command, run_async
@@ -52,7 +52,7 @@ async def _redo(
             stale = await changes.stale_items(job)
             items = [name for name in stale if name in set(items)] if items is not None else stale
         if not items:
-            return print_unchanged(f"No item of {job} is stale." if is_stale else f"{job} has no such items.")
+            return print_unchanged(await _none_stale(changes, job) if is_stale else f"{job} has no such items.")
         question = await question_before(changes, Action.REDO, job, items)
         print_status(question.cost)
         if not is_confirmed(common, question, items, assume_yes=assume_yes):
@@ -67,6 +67,15 @@ async def _redo(
         if report.redone:
             print_result(takers)
     return ExitStatus.OK
+
+
+async def _none_stale(changes: Changes, job: str) -> str:
+    """Return that nothing is stale, and what may become so."""
+    summary = await changes.reader.read(lambda reader: reader.jobs.summary(job))
+    if not summary.to_choose and not summary.to_review:
+        return f"No item of {job} is stale."
+    review = f"`batchkiln review {command_arguments(job)}`"
+    return f"No item of {job} is stale. What waits for a review may make some so: {review}."
 
 
 @command("use-version", example="batchkiln use-version field-guide red-fox 1")

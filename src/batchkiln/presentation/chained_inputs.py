@@ -84,8 +84,10 @@ def stale_text(sources: "Sequence[ItemSource]", job: str) -> str:
     again = [source_name(source, job) for source in sources if source.is_stale and not source.is_other_chosen]
     reasons = [f"it was made from another version of {' and '.join(again)}"] if again else []
     reasons += [f"it was made from {_other_chosen(source, job)}" for source in sources if source.is_other_chosen]
-    reasons += [f"it was made from {_withdrawn(source, job)}" for source in sources if source.is_withdrawn]
-    return f"stale: {'; '.join(reasons)}" if reasons else ""
+    withdrawn = [f"it was made from {_withdrawn(source, job)}" for source in sources if source.is_withdrawn]
+    if not reasons and not withdrawn:
+        return ""
+    return f"{'stale' if reasons else 'source withdrawn'}: {'; '.join(reasons + withdrawn)}"
 
 
 def stale_line(job: str, number: int | None) -> str | None:
@@ -108,12 +110,12 @@ def _withdrawn(source: "ItemSource", job: str) -> str:
 
 
 def stale_reason(source: "ItemSource", job: str) -> str:
-    """Return why an input of an item is stale, as in "another version of it is current now"."""
+    """Return why an input of an item is stale, as in "stale: another version of it is current now"."""
     if source.is_withdrawn:
-        return f"it was {_withdrawn(source, job)}"
+        return f"source withdrawn: it was {_withdrawn(source, job)}"
     if source.is_other_chosen:
-        return f"it was {_other_chosen(source, job)}"
-    return "another version of it is current now"
+        return f"stale: it was {_other_chosen(source, job)}"
+    return "stale: another version of it is current now"
 
 
 def _other_chosen(source: "ItemSource", job: str) -> str:

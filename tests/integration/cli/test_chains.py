@@ -308,6 +308,9 @@ def test_a_clip_whose_choice_is_made_again_says_that_its_source_is_withdrawn(
     workspace.call("work", "owls")
 
     assert "(source withdrawn)" in workspace.call("items", "owls").out
+    assert "source withdrawn: it was made from owl-still" in workspace.call("show", "owls", "owl-clip").out
+    none = workspace.call("redo", "owls", "--stale").err
+    assert "No item of owls is stale. What waits for a review may make some so: `batchkiln review owls`." in none
     assert "owl-still, and owl-still offers no file now" in workspace.call("show", "owls", "owl-clip").out
     workspace.call("review", "owls", "--keep", "owl-still")
     assert "(stale)" in workspace.call("items", "owls").out
