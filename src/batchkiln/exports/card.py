@@ -153,9 +153,11 @@ def _columns(columns: Columns) -> str:
 
 def _loading(layout: Mapping[str, Any], result: ExportResult) -> str:
     if layout["format"] == "imagefolder" and len(layout["makes"]) > 1:
+        there = {makes_video for (_, makes_video), number in result.splits.items() if number}
         lines = [
-            'images = load_dataset("imagefolder", data_dir="path/to/this/folder/images")',
-            'videos = load_dataset("videofolder", data_dir="path/to/this/folder/videos")',
+            f'{kind}s = load_dataset("{kind}folder", data_dir="path/to/this/folder/{kind}s")'
+            for kind, makes_video in (("image", False), ("video", True))
+            if makes_video in there
         ]
     else:
         names = [config["config_name"] for config in _configs(layout, result)]

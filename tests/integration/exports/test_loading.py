@@ -121,6 +121,15 @@ def test_a_job_of_both_loads_as_two(
     assert images["train"][0]["image"].size == (8, 8)
 
 
+def test_card_loads_only_what_is_there(tmp_path: Path, pictures: list[DatasetRow], clips: list[DatasetRow]) -> None:
+    """The clips of the job have failed."""
+    export(pictures, tmp_path / "to", of_job=[*pictures, *clips])
+
+    card = (tmp_path / "to" / "README.md").read_text("utf-8")
+    assert 'images = load_dataset("imagefolder", data_dir="path/to/this/folder/images")' in card
+    assert "videofolder" not in card
+
+
 @pytest.mark.parametrize("wanted", [Format.JSONL, Format.CSV, Format.PARQUET])
 def test_tables_load_by_their_card(
     tmp_path: Path, pictures: list[DatasetRow], load: Callable[..., Any], wanted: Format
