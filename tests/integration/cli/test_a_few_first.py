@@ -107,6 +107,16 @@ def test_selections_that_make_no_sense_are_refused(place: Workspace, arguments: 
     assert place.call(*arguments).exit == 2
 
 
+def test_patterns_that_match_nothing_are_refused(place: Workspace) -> None:
+    """Also by `work`, for jobs that are named: it would end with work left, as if a budget were spent."""
+    place.call("enqueue", place.manifest(items=2))
+
+    refused = place.call("work", "foxes", "--only", "zzz*")
+
+    assert refused.exit == 2
+    assert "no item has an id that matches 'zzz*'; nothing was sent" in refused.err
+
+
 def test_a_plan_prices_the_selection(place: Workspace) -> None:
     """Cost and days are those of the selected items, and the others are counted."""
     manifest = place.manifest(items=5)
