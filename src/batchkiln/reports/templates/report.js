@@ -19,7 +19,7 @@ addEventListener("DOMContentLoaded", () => {
       card.hidden = !fits;
       count += fits;
     });
-    shown.value = `${count} of ${cards.length}`;
+    shown.value = `${count} of ${cards.length}${shown.dataset.of}`;
   };
   // A link to a card shows it, whatever the filter.
   addEventListener("hashchange", () => {
