@@ -60,8 +60,7 @@ def _facts(result: RehearsalResult) -> Table:
     refunded = sum(job.credits.refunded for job in result.jobs)
     bill = plural(result.charged_credits, "credit")
     table.add_row("bill", bill + (f", and {refunded:,} refunded" if refunded else ""))
-    span = format_duration((result.ends_at - result.starts_at).total_seconds())
-    table.add_row("time", f"{span}, from {format_minute(result.starts_at)} to {format_minute(result.ends_at)}")
+    table.add_row("time", _time_text(result))
     table.add_row("days", _days(result))
     reviews = result.reviews
     if reviews != ReviewFigures():
@@ -79,6 +78,17 @@ def _facts(result: RehearsalResult) -> Table:
             name = "slot" if slot.account == "main" else f"slot ({slot.account})"
             table.add_row(name, f"generating {slot.busy_share:.0%} of the time")
     return table
+
+
+def _time_text(result: RehearsalResult) -> str:
+    """Return how long it takes: where the profile's clock runs faster, service time and the real time of a run."""
+    seconds, speed = (result.ends_at - result.starts_at).total_seconds(), result.profile.time_scale
+    if speed == 1:
+        return f"{format_duration(seconds)}, from {format_minute(result.starts_at)} to {format_minute(result.ends_at)}"
+    real = format_duration(seconds / speed)
+    return (
+        f"{format_duration(seconds)} of service time, about {real} of a run, whose clock goes {speed:g} times as fast"
+    )
 
 
 def _days(result: RehearsalResult) -> str:
