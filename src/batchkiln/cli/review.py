@@ -316,10 +316,13 @@ def _open(output: OutputSummary) -> None:
 
 @contextmanager
 def _single_keys() -> Iterator[None]:
-    """Make standard input return each key at once. Unlike click's `getchar`, this keeps keys that are typed ahead."""
+    """Make standard input return each key at once. Unlike click's `getchar`, this keeps keys that are typed ahead.
+
+    What was typed before anything is shown is dropped: it could keep an item unseen, and let others cost credits.
+    """
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
-    tty.setcbreak(terminal, termios.TCSADRAIN)
+    tty.setcbreak(terminal, termios.TCSAFLUSH)
     try:
         yield
     finally:
