@@ -18,8 +18,11 @@ from batchkiln.rehearsal.simulation import RehearsalResult
 _LONGEST_MESSAGE: Final = 160
 
 
-def show_rehearsal(result: RehearsalResult, *, level: str, seed: int) -> None:
-    """Print the bill, the duration, the requests, the incidents, and whether anything was charged twice."""
+def show_rehearsal(result: RehearsalResult, *, level: str, seed: int, time_scale: float) -> None:
+    """Print the bill, the duration, the requests, the incidents, and whether anything was charged twice.
+
+    `time_scale` is that of a run.
+    """
     out = console()
     place = "in a model " if result.is_modelled else ""
     faults = "without faults" if level == "none" else f"with {level} faults"
@@ -33,7 +36,7 @@ def show_rehearsal(result: RehearsalResult, *, level: str, seed: int) -> None:
     for job in result.jobs:
         for line in _job_lines(job):
             out.print(line)
-    out.print(_facts(result))
+    out.print(_facts(result, time_scale))
     if result.incidents:
         out.print()
         out.print(_incident_table(result))
@@ -53,14 +56,14 @@ def _job_lines(job: JobSummary) -> Iterator[Text]:
         yield Text(text, style=STYLES[problem.state])
 
 
-def _facts(result: RehearsalResult) -> Table:
+def _facts(result: RehearsalResult, time_scale: float) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     refunded = sum(job.credits.refunded for job in result.jobs)
     bill = plural(result.charged_credits, "credit")
     table.add_row("bill", bill + (f", and {refunded:,} refunded" if refunded else ""))
-    table.add_row("time", _time_text(result))
+    table.add_row("time", _time_text(result, time_scale))
     table.add_row("days", _days(result))
     reviews = result.reviews
     if reviews != ReviewFigures():
@@ -80,9 +83,9 @@ def _facts(result: RehearsalResult) -> Table:
     return table
 
 
-def _time_text(result: RehearsalResult) -> str:
+def _time_text(result: RehearsalResult, speed: float) -> str:
     """Return how long it takes: where the profile's clock runs faster, service time and the real time of a run."""
-    seconds, speed = (result.ends_at - result.starts_at).total_seconds(), result.profile.time_scale
+    seconds = (result.ends_at - result.starts_at).total_seconds()
     if speed == 1:
         return f"{format_duration(seconds)}, from {format_minute(result.starts_at)} to {format_minute(result.ends_at)}"
     real = format_duration(seconds / speed)

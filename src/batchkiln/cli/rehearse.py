@@ -130,7 +130,9 @@ def _print_result(result: "RehearsalResult", common: Common, *, level: str, seed
     if common.is_json:
         print_json(rehearsal_document(result, level=level, seed=seed))
     else:
-        show_rehearsal(result, level=level, seed=seed)
+        # The rehearsal's own profile has no faster clock; a run of this one may.
+        time_scale = common.load_config().profiles[result.profile.name].time_scale
+        show_rehearsal(result, level=level, seed=seed, time_scale=time_scale)
 
 
 def _progress(common: Common) -> Callable[[datetime, int], None]:

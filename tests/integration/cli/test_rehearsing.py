@@ -16,6 +16,7 @@ def test_a_rehearsal_shows_the_bill_and_leaves_nothing(workspace: Workspace) -> 
     assert "2 done" in result.out
     assert "4 credits" in result.out
     assert "No prompt was charged twice" in result.out
+    assert "s of service time, about 0 s of a run, whose clock goes 600 times as fast" in result.out
     assert sorted(path.name for path in workspace.folder.iterdir()) == ["batchkiln.yaml", "foxes.yaml"]
 
 
