@@ -91,6 +91,8 @@ def _range_text(first: float, last: float) -> str:
     """Return a range of seconds, rounded outwards."""
     fine = (last - first) / _STEPS_A_RANGE
     first_step, last_step = _step(min(fine, first / _STEPS_A_FIGURE)), max(_step(fine), _smallest_unit(last))
+    if 0 < first < _STEPS[0]:
+        first_step = 1  # nothing ends at once
     return f"{format_round(first // first_step * first_step)} to {format_round(-(-last // last_step) * last_step)}"
 
 

@@ -223,6 +223,7 @@ def within(minutes: float, first: float, last: float, time_scale: float = 1) -> 
         ((10_000, 7_000, 17_000), "in about 6 d 22 h (4 d 18 h to 12 d), at "),
         ((17, 4.1, 49), "in about 17 min 0 s (4 min to 50 min), at "),
         ((60, -5, 120), "in about 1 h 0 min (0 s to 2 h), at "),
+        ((0.5, 0.12, 1.5), "in about 30 s (7 s to 1 min 30 s), at "),
         ((1440, 1420, 1511.4), "in about 1 d 0 h, at "),
         ((1440, 1362, 1511.4), "in about 1 d 0 h (22 h 40 min to 1 d 2 h), at "),
         ((2178, 1800, 2190), "in about 1 d 12 h (1 d 6 h to 1 d 13 h), at "),
