@@ -233,6 +233,8 @@ class Run:
         wanted = None if job_ids is None else sorted(job_ids)
         selection = self.options.selection
         self.engine.control.scope = await self.engine.store.run(lambda writer: writer.select(wanted, selection))
+        if wanted is not None and selection.only and not await self.engine.store.run(Writer.is_anything_selected):
+            raise selection.no_match("nothing was sent", "`batchkiln items JOB` lists the ids of a job")
         self._needed = await self.engine.store.run(Writer.count_needed)
         await self.engine.count_unselected()
 

@@ -26,26 +26,19 @@ COUNTED_AT_MOST: Final = 10_000
 
 
 def select(connection: Session, job_ids: Sequence[int] | None, selection: Selection) -> Scope:
-    """Select items of jobs, or of all jobs with work, and return the scope of the run. For `Store.run`.
-
-    Raise `InputError` if the patterns of a selection match no item of jobs that were named.
-    """
+    """Select items of jobs, or of all jobs with work, and return the scope of the run. For `Store.run`."""
     connection.execute(query("drop_selection"))
     connection.execute(query("stage_selection"))
     connection.execute(query("index_selection"))
     found = [row[0] for row in connection.execute(query("open_job_ids"))] if job_ids is None else job_ids
-    number = 0
     for job_id in found:
         chosen = selection.chosen(selectable(connection, job_id))
         while portion := list(islice(chosen, _AT_ONCE)):
-            number += len(portion)
             rows = [
                 {"job_id": job_id, "is_open": int(item.state not in FINAL_STATES)} | item._asdict() for item in portion
             ]
             with transaction(connection):
                 connection.executemany(query("select_item"), rows)
-    if selection.only and job_ids is not None and not number:
-        raise selection.no_match("nothing was sent", "`batchkiln items JOB` lists the ids of a job")
     scope = Scope(None if job_ids is None else frozenset(job_ids), is_selected=True)
     _select_sources(connection, scope)
     return scope
@@ -54,6 +47,11 @@ def select(connection: Session, job_ids: Sequence[int] | None, selection: Select
 def _select_sources(connection: Session, scope: Scope) -> None:
     job_ids = None if scope.job_ids is None else json.dumps(sorted(scope.job_ids))
     connection.execute(query("select_sources"), {"job_ids": job_ids})
+
+
+def is_anything_selected(connection: Session) -> bool:
+    """Return whether the selection has items, also of those that have ended."""
+    return connection.execute(query("has_selection")).fetchone() is not None
 
 
 def count_needed(connection: Session) -> int:

@@ -43,6 +43,9 @@ INSERT INTO temp.selected (item_id, job_id, recipe_id, priority, is_source, is_n
 SELECT i.id, i.job_id, i.recipe_id, i.priority, i.is_source, 1 FROM needed JOIN item AS i ON i.id = needed.item_id
 WHERE i.id NOT IN (SELECT item_id FROM temp.selected);
 
+-- name: has_selection
+SELECT 1 FROM temp.selected LIMIT 1;
+
 -- name: count_needed
 SELECT count(*) FROM temp.selected WHERE is_needed = 1;
 

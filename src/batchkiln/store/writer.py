@@ -29,6 +29,7 @@ from batchkiln.store.selected_items import (
     Unselected,
     count_needed,
     follow_changes,
+    is_anything_selected,
     select,
     selected_queued,
     unselected,
@@ -188,6 +189,10 @@ class Writer(Reader):
     def unselected(self, scope: Scope) -> Unselected:
         """Return the numbers of the items in the scope of a run that it does not begin."""
         return unselected(self._connection, scope)
+
+    def is_anything_selected(self) -> bool:
+        """Return whether the selection of a run has items, also of those that have ended."""
+        return is_anything_selected(self._connection)
 
     def count_selected(self) -> int:
         """Return the number of selected items that are queued, including their sources."""

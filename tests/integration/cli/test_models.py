@@ -113,4 +113,4 @@ async def test_a_wrong_path_is_not_called_silence(tmp_path: Path, command: str) 
     assert result.exit == 4
     told = result.out + result.err
     assert "does not answer" not in told
-    assert "the address answers, but not like this API (status 404, application/json: Not Found); check the" in told
+    assert "the address answers, but not like this API (status 404, application/json: there is no such path" in told

@@ -54,6 +54,7 @@ SCANNED: Final = {
     "move_selected": {"temp.selected"},  # once for each change by another process
     "select_sources": {"t", "needed"},  # likewise
     "count_needed": {"temp.selected"},  # once a run
+    "has_selection": {"temp.selected"},  # its first row
     "unselected_tally": {"rest_tally", "s", "t"},  # once a run, and once for each change by another process
     "pass_over_ended_selected": {"s"},  # the next fifty
     "selected_heads": {"lost_attempt USING INDEX sqlite_autoindex_lost_attempt_1"},
