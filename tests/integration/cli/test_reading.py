@@ -82,12 +82,14 @@ def test_items_for_people_name_the_files(done: Workspace) -> None:
     assert lines[1].endswith("fox-1.png")
 
 
-def test_items_say_whose_file_is_gone(done: Workspace) -> None:
+def test_items_say_whose_file_is_gone(workspace: Workspace) -> None:
     """A run that has nothing to do names the command that downloads it again."""
-    next((done.folder / "out").rglob("fox-1.png")).unlink()
+    manifest = workspace.manifest()
+    workspace.call("run", manifest)
+    next((workspace.folder / "out").rglob("fox-1.png")).unlink()
 
-    assert done.call("items", "foxes").out.count("(gone)") == 1
-    assert "`batchkiln fetch foxes` downloads lost ones again" in done.call("run", "foxes.yaml").out
+    assert workspace.call("items", "foxes").out.count("(gone)") == 1
+    assert "`batchkiln fetch foxes` downloads lost ones again" in workspace.call("run", manifest).out
 
 
 def test_show_shows_the_whole_history(done: Workspace) -> None:
