@@ -550,7 +550,7 @@ def test_api_key_without_an_address_is_told(tmp_path: Path) -> None:
     assert load_config(write(tmp_path, text), NOWHERE | {"BATCHKILN_API_KEY": "k"}).profile("studio").accounts
 
 
-@pytest.mark.parametrize("size", ["lots", "3 parrots"])
+@pytest.mark.parametrize("size", ["lots", "3 parrots", "4 GB per file", "-1 GB"])
 def test_a_wrong_size_is_explained_with_an_example(tmp_path: Path, size: str) -> None:
     """The error does not speak of the parser."""
     text = f"profiles:\n  local:\n    limits: {{output_bytes: {size}}}\n"
@@ -606,3 +606,13 @@ def test_a_configuration_folder_that_cannot_be_looked_into_is_a_mistake(
     with pytest.raises(InputError, match=r"batchkiln\.yaml: .*Permission denied.*--config"):
         find_file(None, {"XDG_CONFIG_HOME": str(home)})
     assert queue_setting(None, {"XDG_CONFIG_HOME": str(tmp_path)}) == QueueSetting()
+
+
+def test_an_unknown_field_without_a_near_name_lists_the_known_ones(tmp_path: Path) -> None:
+    """An account's line is not shown, since it may hold a key; what may stand there is."""
+    text = "profiles: {studio: {base_url: 'https://a.example', accounts: [{name: a, keys: [{env: K}], daily: 5}]}}"
+
+    with pytest.raises(InputError) as caught:
+        load_config(write(tmp_path, text), NOWHERE)
+
+    assert [mistake.remedy for mistake in caught.value.mistakes] == ["there are: name, keys"]

@@ -102,6 +102,17 @@ _JmesPath = Annotated[str, Field(min_length=1, max_length=_PATH_MAX_CHARACTERS),
 _NotifierName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 
+def _check_size(value: object) -> object:
+    """Refuse what follows a unit: pydantic reads the beginning of `4 GiB a file` and passes over the rest."""
+    if isinstance(value, str) and _SIZE.fullmatch(value) is None:
+        raise ValueError(_EXPECTED["byte_size"])
+    return value
+
+
+_SIZE: Final = re.compile(r"\s*\d*\.?\d+\s*\w*\s*")
+_Size = Annotated[ByteSize, BeforeValidator(_check_size)]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -116,7 +127,7 @@ _LIMIT_BOUNDS: Final[Mapping[str, Any]] = {
 }
 _LIMIT_FIELDS: Final[Any] = {
     limit.name: (
-        Annotated[ByteSize if "bytes" in limit.name else limit.type, _LIMIT_BOUNDS.get(limit.name, Field(ge=1))],
+        Annotated[_Size if "bytes" in limit.name else limit.type, _LIMIT_BOUNDS.get(limit.name, Field(ge=1))],
         limit.default,
     )
     for limit in fields(Limits)
@@ -332,7 +343,7 @@ def _options(value: object) -> object:
 class _ObjectStorage(_Model):
     """Options of object storage by scheme, which no manifest can set."""
 
-    copies_bytes: Annotated[ByteSize, Field(ge=0)] = ByteSize(4 << 30)
+    copies_bytes: Annotated[_Size, Field(ge=0)] = ByteSize(4 << 30)
     options: dict[str, Annotated[Any, BeforeValidator(_options)]] = Field(default_factory=dict)
 
 
@@ -523,13 +534,18 @@ def _remedy(problem: ErrorDetails) -> str | None:
             model = _model_in(_annotations(model)[str(part)])
     if meant := did_you_mean(closest(str(location[-1]), _annotations(model))):
         return meant
-    return _KEY_REMEDY if "accounts" in location and "keys" in location else None
+    if "accounts" in location and "keys" in location:
+        return _KEY_REMEDY
+    return f"there are: {', '.join(_annotations(model))}" if _annotations(model) else None
 
 
 def _annotations(model: Any) -> Mapping[str, Any]:  # noqa: ANN401  a model, a dataclass, or none
     if isinstance(model, type) and issubclass(model, BaseModel):
         return {name: field.annotation for name, field in model.model_fields.items()}
-    return get_type_hints(model) if is_dataclass(model) else {}
+    if not is_dataclass(model):
+        return {}
+    hints = get_type_hints(model)
+    return {field.name: hints[field.name] for field in fields(model)}
 
 
 def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that the annotation names, or None
