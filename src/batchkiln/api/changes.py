@@ -329,6 +329,8 @@ class Changes:
         the person saw it. Raise `InputError` if it has changed since: while a person decides, the item may be sent and
         held again, and may then be paid already.
         """
+        if not isinstance(asked, ItemDetail):
+            raise InputError("resolve takes an item as show returned it; nothing was changed")
         decided = _decision(decision, generation_id)
         is_in_hand = asked.item.state in WITH_SERVICE
         async with self.writer.undriven() if is_in_hand else nullcontext(), self._to_change() as store:

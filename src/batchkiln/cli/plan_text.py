@@ -300,7 +300,7 @@ def _end_text(job: JobPlan, plan: Plan) -> str | None:
     if not to_choose:
         return str(end)
     verb = "is" if to_choose == 1 else "are"
-    return f"{end}, not counting the time until somebody chooses what {plural(to_choose, 'item')} {verb} made from"
+    return f"{end}, not counting the time until somebody reviews what {plural(to_choose, 'item')} {verb} made from"
 
 
 def _job_prefix(job: str | None) -> str:

@@ -184,8 +184,8 @@ def _calendar_document(outlook: JobForecast) -> dict[str, Any]:
 
 
 def planned_request(item: PlannedItem) -> dict[str, Any]:
-    """Return the request of an item. Images are named by their files, because their URLs are not known yet."""
-    urls = [f"the URL of the uploaded {path}" for path in item.inputs]
+    """Return the request of an item. Images are named by their files or sources, as their URLs are not known yet."""
+    urls = [f"the URL of {image}" for image in item.inputs]
     body = request_body(item.recipe, prompt=item.prompt, input_urls=urls, max_cost_credits=item.cost_credits)
     return {"path": create_path(is_video=item.recipe.mode.makes_video), "body": json.loads(body)}
 

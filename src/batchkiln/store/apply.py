@@ -136,7 +136,7 @@ class ApplyReport(Shown):
         yield "moved from the profile", self.moved_from
         yield (
             "warnings",
-            [" ".join(filter(None, (each.reason, each.remedy))) for each in self.warnings[:_WARNINGS_SHOWN]],
+            ["; ".join(filter(None, (each.reason, each.remedy))) for each in self.warnings[:_WARNINGS_SHOWN]],
         )
 
 

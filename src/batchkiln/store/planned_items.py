@@ -20,7 +20,7 @@ _BEHIND: Final = 1 << 62  # added to the numbers of new items, which have no ids
 
 @dataclass(frozen=True, slots=True)
 class PlannedItem:
-    """An item that would be sent: its prompt, its recipe, the paths of its images, and its price if known."""
+    """An item that would be sent: its prompt, its recipe, what its images are, in order, and its price if known."""
 
     name: str
     prompt: str
@@ -78,14 +78,22 @@ class PlannedItems:
         for item in nsmallest(number, queued, key=lambda each: each.order):
             params = {"name": item.name, "job_id": self._job_id}
             row = self._connection.execute(query("planned_request"), params).fetchone()
-            images = self._connection.execute(query("planned_images"), params)
             yield PlannedItem(
                 name=item.name,
                 prompt=row["prompt"],
                 recipe=recipes[item.recipe_id],
-                inputs=tuple(path for (path,) in images),
+                inputs=self._inputs_of(params, recipes[item.recipe_id].inputs_count),
                 cost_credits=costs[item.recipe_id],
             )
+
+    def _inputs_of(self, params: Mapping[str, object], number: int) -> tuple[str, ...]:
+        """Return what each image of a request is: an uploaded file, or the file of an item that may not be made yet."""
+        files = dict(self._connection.execute(query("planned_images"), params).fetchall())
+        sources = iter(self._connection.execute(query("planned_sources"), params).fetchall())
+        return tuple(
+            f"the uploaded {files[place]}" if place in files else "the file of {}".format(*next(sources, ("an item",)))
+            for place in range(number)
+        )
 
     def _to_be(self) -> Iterator[Selectable]:
         yield from self._pages("known_to_be", 0)

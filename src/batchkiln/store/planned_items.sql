@@ -44,9 +44,16 @@ SELECT prompt FROM staging.placed WHERE name = :name
 UNION ALL SELECT prompt FROM item WHERE job_id = :job_id AND name = :name LIMIT 1;
 
 -- name: planned_images
-SELECT f.path
+SELECT e.key AS place, f.path
 FROM (
     SELECT inputs FROM staging.placed WHERE name = :name
     UNION ALL SELECT inputs FROM item WHERE job_id = :job_id AND name = :name LIMIT 1) AS p, json_each(p.inputs) AS e
 JOIN (SELECT id, path FROM staging.input_seen UNION SELECT id, path FROM input_file) AS f ON f.id = e.value
 ORDER BY e.key;
+
+-- name: planned_sources  (in the order of their places, which no image has)
+SELECT coalesce(n.source_name, n.group_name, source_job.name || '/' || source.name, group_job.name || '/' || g.name)
+FROM staging.need AS n
+LEFT JOIN item AS source ON source.id = n.source_id LEFT JOIN job AS source_job ON source_job.id = source.job_id
+LEFT JOIN variant_group AS g ON g.id = n.group_id LEFT JOIN job AS group_job ON group_job.id = g.job_id
+WHERE n.name = :name ORDER BY n.id;

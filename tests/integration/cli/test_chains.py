@@ -1,6 +1,7 @@
 """A still and the clip that is made from it, in one manifest, against the local service."""
 
 import pytest
+from PIL import Image
 
 from integration.cli.workspace import Workspace
 
@@ -70,7 +71,7 @@ def test_plan_names_the_choice_that_its_end_does_not_count(workspace: Workspace,
         return int(workspace.call("plan", manifest, "--json").document["jobs"][0]["to_make"]["to_choose"])
 
     told = workspace.call("plan", manifest).out
-    assert ", not counting the time until somebody chooses what 1 item is made from\n" in told
+    assert ", not counting the time until somebody reviews what 1 item is made from\n" in told
     assert to_choose() == 1
     workspace.call("run", manifest)
     assert to_choose() == 1
@@ -101,6 +102,32 @@ def test_plan_of_a_clip_that_the_service_would_reject_waits_for_no_price(workspa
     assert job["to_make"] == {"items": 1, "unpriced": 0, "to_choose": 0}
     told = workspace.call("plan", manifest).out
     assert "1 item is made from an image that is not there yet; its price is the local service's" in told
+
+
+def test_shown_request_names_the_item_that_its_image_comes_from(workspace: Workspace, manifest: str) -> None:
+    """Whether the item is new or known, and beside an image that is a file."""
+    Image.new("RGB", (300, 300)).save(workspace.folder / "owl.png")
+    more = """\
+  - id: both
+    model: epsilon-2
+    mode: image-to-image
+    prompt: The owl in snow
+    inputs: [owl.png, {item: owl-still}]
+    parameters: {resolution: 1024x1024, aspect_ratio: "1:1"}
+"""
+    (workspace.folder / manifest).write_text(MANIFEST + more, "utf-8")
+
+    def images() -> dict[str, list[str]]:
+        requests = workspace.call("plan", manifest, "--show", "9", "--json").document["jobs"][0]["requests"]
+        return {each["item"]: [image["url"] for image in each["body"].get("inputs", [])] for each in requests}
+
+    shown = images()
+    assert shown["owl-clip"] == ["the URL of the file of owl-still"]
+    assert shown["both"] == [f"the URL of the uploaded {workspace.folder}/owl.png", "the URL of the file of owl-still"]
+    workspace.call("enqueue", manifest)
+    (workspace.folder / manifest).write_text(MANIFEST.replace("turns its head", "turns away"), "utf-8")
+    later = images()
+    assert later["owl-clip"] == ["the URL of the file of owl-still"]
 
 
 def test_clip_is_made_from_the_still_of_the_same_manifest(workspace: Workspace, manifest: str) -> None:

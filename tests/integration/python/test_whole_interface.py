@@ -601,6 +601,7 @@ WRONG: Final[dict[str, tuple[Callable[[Any], object], str]]] = {
     "an unknown job": (lambda queue: queue.status("owls"), r"run `queue\.overview\(\)` for a list of jobs"),
     "an unknown item": (lambda queue: queue.retry("foxes", ["x"]), r"run `queue\.items\('foxes'\)` for a list"),
     "an item that is done": (lambda queue: queue.resolve(queue.show("foxes", "item-1"), "failed"), "only held items"),
+    "an item by its id": (lambda queue: queue.resolve("item-1", "failed"), "resolve takes an item as show returned it"),
     "no dataset": (lambda queue: queue.export("foxes", "."), "^/.*it contains other files; name a new folder"),
     "a place of no report": (lambda queue: queue.report("foxes", "queue.db"), "name another file with `to`"),
     "a format without packages": (

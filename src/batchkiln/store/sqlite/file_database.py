@@ -60,7 +60,9 @@ class SqliteDatabase(Database):
         try:
             make_folder(path.parent)
         except OSError as error:
-            raise QueueUnusable(f"{path.parent}: the queue's folder cannot be created: {error.strerror}") from error
+            reason = f"the queue's folder cannot be created: {error.strerror}"
+            remedy = "nothing was sent: run it in a folder that can be written, or name a queue in one with --queue"
+            raise QueueUnusable(f"{path.parent}: {reason}; {remedy}") from error
         make_private(path)
         database = await cls._open(f"{path.absolute().as_uri()}?mode=rwc", path, prepare_for_writing)
         database._watch = FileWatch(path)  # noqa: SLF001  its own
