@@ -76,7 +76,13 @@ async def _routed(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     except web.HTTPException as error:
         code = error.reason.lower().replace(" ", "_")
-        told = _NO_PATH if isinstance(error, web.HTTPNotFound) else error.reason
+        match error:
+            case web.HTTPNotFound():
+                told = _NO_PATH
+            case web.HTTPMethodNotAllowed():
+                told = f"The path has {', '.join(sorted(error.allowed_methods))}, and not {error.method}."
+            case _:
+                told = error.reason
         response = refusal(ApiError(error.status, code, told))
         if allowed := error.headers.get(hdrs.ALLOW):
             response.headers[hdrs.ALLOW] = allowed

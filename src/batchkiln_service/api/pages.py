@@ -67,6 +67,8 @@ async def _landing(request: web.Request) -> web.Response:
     return _page(
         _template("landing.html").substitute(
             base_url=html.escape(context.origin(request) + PREFIX),
+            limits="none of its limits" if context.config.no_limits else "limits",
+            outputs="are ready at once, all of a format the same" if context.config.instant else "show the prompt",
             speed=html.escape(speed),
             now=html.escape(iso(context.clock.now_ms())),
             pace="at the speed of real time" if scale == 1 else f"{scale:g} times as fast as real time",

@@ -87,6 +87,7 @@ async def test_unknown_path_and_method_are_answered_in_json(world: World) -> Non
 
     assert (unknown.status, unknown.code) == (404, "not_found")
     assert (wrong.status, wrong.code, wrong.headers["Allow"]) == (405, "method_not_allowed", "GET")
+    assert b"The path has GET, and not DELETE." in wrong.content
 
 
 async def post(

@@ -63,6 +63,16 @@ async def test_landing_page_says_what_is_usual(make_world: WorldMaker) -> None:
     assert "1 times" not in shown
 
 
+async def test_landing_page_says_which_rules_are_off(make_world: WorldMaker) -> None:
+    """No limits, and files that show no prompt."""
+    world = await make_world(no_limits=True, instant=True)
+
+    shown = " ".join((await world.send("GET", page_url(world, "/"), key=None)).content.decode().split())
+
+    assert "It applies the service's rules and none of its limits." in shown
+    assert "its pictures and clips are ready at once, all of a format the same." in shown
+
+
 @pytest.mark.parametrize("path", ["/", "/docs"])
 async def test_every_file_of_a_page_comes_from_the_service(world: World, path: str) -> None:
     """No page names another host, and what it names is there."""

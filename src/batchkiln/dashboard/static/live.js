@@ -244,13 +244,17 @@ function answerIdle(key, isDisabled) {
 
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input:not([type=hidden], [type=checkbox]), textarea, select");
-  if (event.key !== "?" || isTyping || event.ctrlKey || event.metaKey || event.altKey) {
+  if (!["?", "Escape"].includes(event.key) || isTyping || event.ctrlKey || event.metaKey || event.altKey) {
     return;
   }
   const told = document.getElementById("answer");
   const keys = document.querySelector("#main .keys");
-  if (told && !told.hidden && told.textContent === (keys && keys.textContent)) {
-    told.hidden = true; // the same key again
+  const areShown = told && !told.hidden && told.textContent === (keys && keys.textContent);
+  if (areShown) {
+    told.hidden = true;
+    event.stopImmediatePropagation(); // Escape does one thing at a time
+  } else if (event.key === "Escape") {
+    return;
   } else if (keys) {
     answer([...keys.cloneNode(true).childNodes], KEYS_MS);
   } else {
