@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
@@ -118,52 +117,64 @@ async def _wait_for_queue(
         return page.port, page.code
 
 
-async def stay_open(common: Common, during_run: "ServedDashboard | None", signals: Signals) -> None:
-    """Serve the dashboard of a run that ended by itself on a terminal, at the same address, until a signal.
+class RunDashboard:
+    """The dashboard of a run. It can outlive the engine that it shows: its pages read the queue themselves."""
 
-    The queue is free for other processes meanwhile.
-    """
-    if during_run is None or signals.received is not None:
-        return
-    if not is_terminal(sys.stderr):
-        print_status("The dashboard has ended with the run: `batchkiln dashboard` shows the queue again.")
-        return
-    from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
+    def __init__(self, stack: AsyncExitStack) -> None:
+        """Serve nothing yet; `stack` closes what is served."""
+        self._stack = stack
+        self._served: ServedDashboard | None = None
 
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    try:
-        config, port = common.load_config(), urlsplit(during_run.listens_at).port
-        async with serving_dashboard(common.queue, config, profile=common.profile, port=port) as served:
-            print_status(f"The run has ended. Its dashboard stays at {served.url} until Ctrl-C.")
-            await stop.wait()
-    except (BatchkilnError, OSError) as error:
-        print_status(f"The run has ended, and its dashboard with it: {error}")
+    @asynccontextmanager
+    async def showing(self, engine: "Engine", *, is_wanted: bool) -> AsyncIterator[None]:
+        """Serve the dashboard, with the state of this engine while the block runs.
+
+        If it cannot be served, print the reason; the run continues without it.
+        """
+        if not is_wanted:
+            yield
+            return
+        from batchkiln.dashboard.live_state import EngineProbe  # noqa: PLC0415  as above
+        from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
+
+        app, probe = engine.app, EngineProbe(engine)
+        serving = serving_dashboard(app.queue, app.config, profile=app.profile, engine=probe)
+        try:
+            self._served = await self._stack.enter_async_context(serving)
+        except (BatchkilnError, OSError) as error:
+            print_status(f"The run continues without a dashboard of its own: {error}")
+        else:
+            _print_link(self._served, app.queue)
+            if not is_terminal(sys.stderr):
+                print_status("It ends with this process; `batchkiln dashboard` serves the queue without one.")
+            _print_warning(self._served)
+        try:
+            yield
+        finally:
+            probe.release()
+
+    async def stay_open(self, signals: Signals) -> None:
+        """Serve on until a signal if the run ended by itself on a terminal.
+
+        The queue is free for other processes meanwhile.
+        """
+        if self._served is None or signals.received is not None:
+            return
+        if not is_terminal(sys.stderr):
+            print_status("The dashboard has ended with the run: `batchkiln dashboard` shows the queue again.")
+            return
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        print_status(f"The run has ended. Its dashboard stays at {self._served.url} until Ctrl-C.")
+        await stop.wait()
 
 
 @asynccontextmanager
-async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIterator["ServedDashboard | None"]:
-    """Serve the dashboard while the block runs. If that fails, print the reason; the run continues without it."""
+async def dashboard_of_run() -> AsyncIterator[RunDashboard]:
+    """Yield what can serve the dashboard of a run, and stop it in the end."""
     async with AsyncExitStack() as stack:
-        served = None
-        if is_wanted:
-            from batchkiln.dashboard.live_state import EngineProbe  # noqa: PLC0415  as above
-            from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
-
-            app, probe = engine.app, EngineProbe(engine)
-            try:
-                served = await stack.enter_async_context(
-                    serving_dashboard(app.queue, app.config, profile=app.profile, engine=probe)
-                )
-            except (BatchkilnError, OSError) as error:
-                print_status(f"The run continues without a dashboard of its own: {error}")
-            else:
-                _print_link(served, app.queue)
-                if not is_terminal(sys.stderr):
-                    print_status("It ends with this process; `batchkiln dashboard` serves the queue without one.")
-                _print_warning(served)
-        yield served
+        yield RunDashboard(stack)
 
 
 def _print_link(served: "ServedDashboard", queue: "QueueLocation") -> None:

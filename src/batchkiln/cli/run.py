@@ -16,7 +16,7 @@ from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import RunOptions, Until, contact_limit
 from batchkiln.cli.command import JOB, Common, can_ask_person, command, handle_signals, run_async
 from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
-from batchkiln.cli.dashboard import dashboard_during_run, stay_open
+from batchkiln.cli.dashboard import dashboard_of_run
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings, tell_new_folder
 from batchkiln.cli.manifest_progress import app_context
 from batchkiln.cli.run_display import RunDisplay
@@ -220,18 +220,19 @@ async def _run(
 ) -> ExitStatus:
     ignore_closed_output()
     tell_new_folder(common)
-    with handle_signals() as signals:
-        async with (
-            opened(app_context(common)) as queue,
-            queue.driving(run_options, command="run") as active_run,
-        ):
-            applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
-            if mode.is_asking:
-                await ask_before_paying_again(applied)
-            await active_run.limit_to([entry.job.name for entry in applied])
-            async with dashboard_during_run(active_run.engine, is_wanted=mode.has_dashboard) as served:
-                status = await RunDisplay(common, active_run, signals).run()
-    await stay_open(common, served, signals)
+    async with dashboard_of_run() as page:
+        with handle_signals() as signals:
+            async with (
+                opened(app_context(common)) as queue,
+                queue.driving(run_options, command="run") as active_run,
+            ):
+                applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
+                if mode.is_asking:
+                    await ask_before_paying_again(applied)
+                await active_run.limit_to([entry.job.name for entry in applied])
+                async with page.showing(active_run.engine, is_wanted=mode.has_dashboard):
+                    status = await RunDisplay(common, active_run, signals).run()
+        await page.stay_open(signals)
     return status
 
 
@@ -311,14 +312,15 @@ def work(
 
 async def _work(common: Common, jobs: Sequence[str], run_options: RunOptions, *, has_dashboard: bool) -> ExitStatus:
     ignore_closed_output()
-    with handle_signals() as signals:
-        async with (
-            opened(app_context(common)) as queue,
-            queue.driving(run_options, command="work") as active_run,
-        ):
-            if jobs:
-                await active_run.limit_to(jobs)
-            async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard) as served:
-                status = await RunDisplay(common, active_run, signals).run()
-    await stay_open(common, served, signals)
+    async with dashboard_of_run() as page:
+        with handle_signals() as signals:
+            async with (
+                opened(app_context(common)) as queue,
+                queue.driving(run_options, command="work") as active_run,
+            ):
+                if jobs:
+                    await active_run.limit_to(jobs)
+                async with page.showing(active_run.engine, is_wanted=has_dashboard):
+                    status = await RunDisplay(common, active_run, signals).run()
+        await page.stay_open(signals)
     return status

@@ -15,7 +15,7 @@ from batchkiln.api.documents import applied_document
 from batchkiln.api.queue import Queue, opened
 from batchkiln.api.run import Run, RunOptions, RunResult, Until, contact_limit
 from batchkiln.cli.command import Common, command, handle_signals, run_async
-from batchkiln.cli.dashboard import dashboard_during_run
+from batchkiln.cli.dashboard import dashboard_of_run
 from batchkiln.cli.enqueue import NO_CATALOGUE, ON_CHANGE, applied_line
 from batchkiln.cli.output import print_status
 from batchkiln.cli.run import run_control_options
@@ -153,7 +153,7 @@ async def _watch(
             sink = QueueSink(queue, active_run, common, options, is_unchecked=is_unchecked)
             watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
             play = _forever if run_options.is_forever else _once
-            async with dashboard_during_run(active_run.engine, is_wanted=has_dashboard):
+            async with dashboard_of_run() as page, page.showing(active_run.engine, is_wanted=has_dashboard):
                 awaited = f"manifests in {sanitize(str(folder))}"
                 return await play(RunDisplay(common, active_run, signals, awaited=awaited), active_run, watcher)
 

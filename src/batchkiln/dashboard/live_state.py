@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from batchkiln.api.engine import Engine
-from batchkiln.client import RequestMeter
 from batchkiln.presentation.account_errors import blocked_text
 from batchkiln.presentation.account_waits import Wait, wait_of
 from batchkiln.presentation.formatting import sanitize
@@ -30,19 +29,21 @@ class LiveState:
 
 
 class EngineProbe:
-    """Reads the state of an engine in this process."""
+    """Reads the state of an engine in this process, until it is released. `meter` has the service's replies."""
 
     def __init__(self, engine: Engine) -> None:
         """Read from this engine."""
-        self._engine = engine
+        self._engine: Engine | None = engine
+        self.meter = engine.meter
 
-    @property
-    def meter(self) -> RequestMeter:
-        """The durations and the statuses of the service's replies."""
-        return self._engine.meter
+    def release(self) -> None:
+        """Read no longer: the engine closes."""
+        self._engine = None
 
     def live_state(self) -> LiveState:
         """Return the current state. Call it in the event loop's thread only, because it reads the services' clocks."""
+        if self._engine is None:
+            return LiveState()
         return LiveState(
             times=self._engine.observed_times(),
             accounts={worker.account_id: _account_live(worker) for worker in self._engine.workers},

@@ -235,6 +235,7 @@ LOOKED_AT: Final = 4000
 METADATA_READ: Final = 500
 """Number of items at either end of a job whose metadata is suggested for a search."""
 
+_NEWEST_LOOKED_AT: Final = 500
 _PLACE_MAX: Final = 2**63 - 1
 
 
@@ -546,9 +547,16 @@ class Items:
         return [orjson.loads(row[0]) for row in rows]
 
     def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
-        """Return the last done items of a job, in its order."""
-        params = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
-        return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), params)])
+        """Return the done items of a job with the newest files, if any of the queue's newest files is of the job.
+
+        Otherwise, other jobs have made many files since: return the last done items in the job's order.
+        """
+        newest = self._places(job_name, ItemState.DONE, Sorting.NEWEST, _PLACE_MAX, _NEWEST_LOOKED_AT, is_up=False)
+        found = [item_id for _, item_id in newest if item_id is not None]
+        if not found and len(newest) == _NEWEST_LOOKED_AT:
+            params = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
+            found = [row[0] for row in self._connection.execute(query("newest_in_state"), params)]
+        return self.of_ids(found[:limit])
 
     def newest_results(self, limit: int) -> list[tuple[str, ItemSummary]]:
         """Return the items with the most recently saved files, each with its job."""

@@ -202,13 +202,24 @@ def test_each_item_can_be_the_first_of_a_page(queue: QueueFile, sorting: Sorting
     assert [names(one)[0] for one in alone] == names(page)
 
 
-def test_the_newest_come_first(birds: QueueFile) -> None:
-    """Of the whole queue by when they were saved, of a job by its order."""
+def test_the_newest_come_first(birds: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By when they were saved. A job whose files are older than those that are looked at has its own order."""
     assert [(job, item.name) for job, item in Items(birds.connection).newest_results(5)] == [
         ("birds", "heron"),
         ("birds", "owl"),
     ]
-    assert [item.name for item in Items(birds.connection).newest_of_job("birds", 1)] == ["heron"]
+    operations.redo(birds.connection, "birds", ["owl"], NOW)
+    birds.finish("owl", "out/owl-2.png")
+    birds.finish("stranger")
+
+    def newest(job: str, limit: int) -> list[str]:
+        return [item.name for item in Items(birds.connection).newest_of_job(job, limit)]
+
+    assert newest("birds", 5) == ["owl", "heron"]
+    assert newest("other", 5) == ["stranger"]
+    monkeypatch.setattr(items, "_NEWEST_LOOKED_AT", 1)
+    assert newest("birds", 5) == ["heron", "owl"]
+    assert newest("other", 5) == ["stranger"]
 
 
 def test_models_and_files_are_found_by_their_keys(birds: QueueFile) -> None:
