@@ -33,7 +33,7 @@ def test_keys_go_through_the_large_view(gallery: Opened) -> None:
     press(gallery, "p")
     expect(title).to_have_text("fox")
     press(gallery, "d")
-    expect(gallery.page.get_by_text("1 item dropped.")).to_be_visible()
+    expect(gallery.page.get_by_text("fox dropped.")).to_be_visible()
     expect(title).to_have_text("fox-clip")
     press(gallery, "p")
     expect(title).to_contain_text("fox dropped")
@@ -41,6 +41,34 @@ def test_keys_go_through_the_large_view(gallery: Opened) -> None:
 
     expect(gallery.page.locator(".tile")).to_have_count(2)
     assert verdicts(gallery) == {"fox": "dropped"}
+    assert gallery.faults == []
+
+
+def test_undo_takes_back_the_last_decision_and_returns_to_it(gallery: Opened) -> None:
+    """Not the verdict of the item that came after it. Once a person has gone on, it is about the item that is shown."""
+    title = gallery.page.get_by_role("heading", level=1)
+    gallery.go("/jobs/birds/items?text=fox")
+    gallery.page.get_by_role("link", name="fox-clip, large").click()
+    press(gallery, "k")
+    expect(title).to_contain_text("fox-clip kept")
+    gallery.go("/jobs/birds/items?text=fox&large=1")
+    press(gallery, "d")
+    expect(title).to_contain_text("fox-clip")
+    expect(gallery.page.locator(".toast")).to_have_text("fox dropped. Undo")
+    press(gallery, "u")
+    expect(title).to_have_text("fox")
+    expect(gallery.page.locator(".toast")).to_have_text("fox without a verdict again.")
+    assert verdicts(gallery) == {"fox-clip": "kept"}
+    press(gallery, "k")
+    expect(title).to_contain_text("fox-clip")
+    press(gallery, "p")
+    expect(title).to_contain_text("fox kept")
+    press(gallery, "n")
+    expect(title).to_contain_text("fox-clip kept")
+    press(gallery, "u")
+    expect(title).to_have_text("fox-clip")
+
+    assert verdicts(gallery) == {"fox": "kept"}
     assert gallery.faults == []
 
 

@@ -88,6 +88,11 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   const key = event.key.toLowerCase();
+  if (key === "u" && undoLast) {
+    event.preventDefault();
+    undoLast.click();
+    return;
+  }
   const control = document.querySelector(`#main [data-key="${CSS.escape(aliases[key] || key)}"]`);
   if (control && !control.disabled && control.matches("a, button")) {
     event.preventDefault();
@@ -159,39 +164,51 @@ if (told) {
   goOn(told).catch(() => {}); // a lost connection: the link is still there
 }
 
-// What was kept or dropped can be taken back at once: the same selection again, until another page was left.
+// What was kept or dropped can be taken back at once, for the same items, until another page was left.
 const decidedHere = `decided ${location.pathname}`;
+let undoLast = null; // the button that does it
 
 form.addEventListener("submit", (event) => {
   const wish = event.submitter && event.submitter.value;
-  if (!isLarge && (wish === "keep" || wish === "drop")) {
-    sessionStorage.setItem(decidedHere, JSON.stringify([...selected.values()]));
+  if (["keep", "drop", "undo"].includes(wish)) {
+    const fields = isLarge ? [form.querySelector("[data-item]").value] : [...selected.values()];
+    sessionStorage.setItem(decidedHere, JSON.stringify({ wish, fields, address: form.action }));
   }
 });
 
-function offerUndo(note) {
-  const fields = JSON.parse(sessionStorage.getItem(decidedHere) || "[]");
-  sessionStorage.removeItem(decidedHere);
-  if (!fields.length) {
-    return;
-  }
+function undoButton({ fields, address }) {
   const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Undo" });
   button.addEventListener("click", () => {
-    selected = new Map(fields.map((field) => [nameOf(field), field]));
-    form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "do", value: "undo" }));
-    form.requestSubmit();
+    if (isLarge) { // which returns to the item, from the one that followed it
+      form.action = address;
+      form.querySelector("[data-item]").value = fields[0];
+    } else {
+      selected = new Map(fields.map((field) => [nameOf(field), field]));
+    }
+    const wish = Object.assign(document.createElement("button"), { name: "do", value: "undo", hidden: true });
+    form.append(wish);
+    form.requestSubmit(wish);
   });
-  note.append(" ", button);
+  return button;
 }
 
 // The page says what was done with the selection. Its address is forgotten, so that a reload does not say it again.
 const notes = [...document.querySelectorAll("#main > .note")];
+const decided = JSON.parse(sessionStorage.getItem(decidedHere) || "null");
+sessionStorage.removeItem(decidedHere);
 if (notes.length) {
+  if (decided && decided.fields.length === 1) {
+    notes[0].textContent = notes[0].textContent.replace(/^1 item/, nameOf(decided.fields[0]));
+  }
+  if (decided && decided.wish !== "undo" && (form.querySelector("[data-item]") || !isLarge)) {
+    undoLast = undoButton(decided);
+    notes[0].append(" ", undoLast);
+  }
   if (!isLarge) {
     store();
-    offerUndo(notes[0]);
   } else if (notes.length === 1) {
-    answer(notes[0].textContent); // over the header, so that the next picture is where the last one was
+    // over the header, so that the next picture is where the last one was
+    answer([...notes[0].childNodes], undoLast ? KEYS_MS : ANSWER_MS);
     document.getElementById("answer").classList.add("above");
     notes[0].remove();
   }
