@@ -238,7 +238,7 @@ def test_times_are_in_the_time_zone_of_the_person(seen: Opened) -> None:
     context = browser.new_context(timezone_id="Asia/Tokyo")
     page = context.new_page()
     page.goto(seen.served.link)
-    expect(page.locator("footer")).to_contain_text("service's time in Asia/Tokyo")
+    expect(page.locator("footer")).to_contain_text("service time, shown in the zone Asia/Tokyo")
     bars = page.locator('[data-part="hours"] rect title')
     expect(bars.last).to_contain_text(f"{AT.astimezone(ZoneInfo('Asia/Tokyo')):%Y-%m-%d %H}:00 GMT+9: ")
     page.goto(f"{seen.served.url}/jobs/birds")

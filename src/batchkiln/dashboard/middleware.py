@@ -72,7 +72,7 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     if is_interface(request):
         _check_interface(request, access, principal, origin)
     elif principal is None:
-        return _access_denied(context)
+        return _access_denied(context, is_wrong="token" in request.query)
     else:
         await _check_page(request, principal, origin)
     assert principal is not None, "a request without a sender was refused"

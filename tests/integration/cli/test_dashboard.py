@@ -108,7 +108,7 @@ def test_a_run_has_a_dashboard_that_knows_what_only_the_run_knows(workspace: Wor
 
 
 def test_the_dashboard_of_a_run_on_a_terminal_stays_until_it_is_closed(workspace: Workspace) -> None:
-    """A page that is open when all ends goes on by the same connection, the queue is free for others, Ctrl-C ends it."""
+    """An open page goes on by the same connection, the queue is free for others, Ctrl-C ends it."""
     workspace.configure(UNHURRIED)
     process, terminal = workspace.start_at_terminal("run", workspace.manifest(), "--dashboard", "--yes")
     base = re.findall(r"http://127\.0\.0\.1:\d+", terminal.until("has access)"))[-1]

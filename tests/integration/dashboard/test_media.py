@@ -57,10 +57,14 @@ async def test_a_clip_is_played_in_parts(browser: Browser, tmp_path: Path) -> No
     assert page.body == (tmp_path / "clip.mp4").read_bytes()[10:20]
 
 
-async def test_a_file_that_is_gone_is_a_gap(browser: Browser) -> None:
-    """And not an accident."""
-    assert (await browser.get(await link(browser, "gone", "media"))).status == 404
-    assert (await browser.get(await thumb_of(browser, "gone"))).headers["Content-Type"].startswith("image/svg+xml")
+async def test_a_file_that_is_gone_is_a_gap(browser: Browser, tmp_path: Path) -> None:
+    """And not an accident. The item's page leads nowhere then."""
+    media, thumb = await link(browser, "picture", "media"), await thumb_of(browser, "picture")
+    (tmp_path / "picture.png").unlink()
+
+    assert (await browser.get(media)).status == 404
+    assert (await browser.get(thumb)).headers["Content-Type"].startswith("image/svg+xml")
+    assert "/media/" not in (await browser.get("/jobs/birds/item?id=picture")).text
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ async def test_an_unauthorized_visitor_sees_nothing(stranger: Browser, path: str
 
 @pytest.mark.parametrize("query", ["token=", "token=wrong", "once=", "once=wrong"])
 async def test_a_wrong_link_is_refused(stranger: Browser, query: str) -> None:
-    """And gives no cookie."""
+    """And gives no cookie. A token that is wrong is told so."""
     page = await stranger.get(f"/?{query}")
 
     assert page.status == 401
+    assert ("does not know this token" in page.text) is query.startswith("token")
     assert "Set-Cookie" not in page.headers
 
 
