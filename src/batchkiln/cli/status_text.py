@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from batchkiln.presentation.worker_views import SharedBy
 
 _LONGEST_MESSAGE = 160
+_NARROWEST_END = len("WOULD END")
+_UNBOUNDED = 10_000
 
 
 def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
@@ -36,7 +40,7 @@ def overview_blocks(overview: Overview) -> Iterator[RenderableType]:
     if not overview.jobs:
         yield "The queue is empty. `batchkiln init` writes a first manifest, and `batchkiln run` runs it."
         return
-    yield _job_table(overview.jobs)
+    yield _Jobs(overview.jobs)
     for view in overview.jobs:
         if view.end_reason is not None:
             yield Text(f"{view.summary.name}: {view.end_line}.", style="dim")
@@ -162,28 +166,70 @@ def _counts(view: JobView) -> Text:
     return text
 
 
+class _Jobs:
+    """A row for each job, or, where the terminal is too narrow for the longest name, some lines for each."""
+
+    def __init__(self, views: tuple[JobView, ...]) -> None:
+        self._views = views
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = _job_table(self._views)
+        if Measurement.get(console, options.update_width(_UNBOUNDED), table).minimum <= options.max_width:
+            yield table
+            return
+        for view in self._views:
+            yield Text(sanitize(view.summary.name), style="bold")
+            yield Padding(Text(", ").join(_job_facts(view)), (0, 0, 0, 2))
+
+
+def _job_facts(view: JobView) -> Iterator[Text]:
+    """Yield what the table says of a job, as short texts."""
+    summary = view.summary
+    bad, left = _troubled(view), _left(view)
+    yield Text(f"{summary.items[ItemState.DONE]:,} of {summary.total:,} done", style="green")
+    yield Text(f"{left:,} left")
+    if bad:
+        yield Text(plural(bad, "problem"), style="red")
+    if canceled := summary.items[ItemState.CANCELED]:
+        yield Text(f"{canceled:,} canceled")
+    yield Text(plural(summary.credits.spent, "credit"))
+    verb = "" if view.end is None or summary.is_paused else "ends " if view.end.is_driven else "would end "
+    yield Text(f"{verb}{view.end_text}", style=_end_style(view))
+
+
+def _troubled(view: JobView) -> int:
+    return sum(view.summary.items[state] for state in PROBLEM_STATES)
+
+
+def _left(view: JobView) -> int:
+    return sum(view.summary.items[state] for state in WORKING_STATES)
+
+
+def _end_style(view: JobView) -> str:
+    summary = view.summary
+    needs_person = not summary.has_ended and (summary.is_paused or summary.is_finished)
+    return "yellow" if needs_person else ""
+
+
 def _job_table(views: tuple[JobView, ...]) -> Table:
     canceled = sum(view.summary.items[ItemState.CANCELED] for view in views)
     table = Table(box=None, pad_edge=False, collapse_padding=bool(canceled))
-    table.add_column("JOB", overflow="fold")  # on a narrow terminal, only names and ends take more lines
+    table.add_column("JOB", no_wrap=True)
     for heading in ("ITEMS", "DONE", "LEFT", "PROBLEMS", *(["CANCELED"] if canceled else []), "CREDITS"):
         table.add_column(heading, justify="right", no_wrap=True)
     ends = [view for view in views if view.end is not None and not view.summary.is_paused]
-    table.add_column("WOULD END" if ends and not ends[0].is_driven else "ENDS", min_width=len("WOULD END"))
+    table.add_column("WOULD END" if ends and not ends[0].is_driven else "ENDS", min_width=_NARROWEST_END)
     for view in views:
-        summary = view.summary
-        bad = sum(summary.items[state] for state in PROBLEM_STATES)
-        left = sum(summary.items[state] for state in WORKING_STATES)
-        needs_person = not summary.has_ended and (summary.is_paused or summary.is_finished)
+        summary, bad = view.summary, _troubled(view)
         table.add_row(
             summary.name,
             f"{summary.total:,}",
             Text(f"{summary.items[ItemState.DONE]:,}", style="green"),
-            f"{left:,}",
+            f"{_left(view):,}",
             Text(f"{bad:,}", style="red" if bad else ""),
             *([f"{summary.items[ItemState.CANCELED]:,}"] if canceled else []),
             f"{summary.credits.spent:,}",
-            Text(view.end_text, style="yellow" if needs_person else ""),
+            Text(view.end_text, style=_end_style(view)),
         )
     return table
 

@@ -27,14 +27,27 @@ def _printed(view: JobView, width: int) -> str:
 
 
 def test_a_long_name_cuts_no_column_at_80() -> None:
-    """Only the name takes a second line; no heading and no number loses a character."""
+    """Only the end takes a second line; no name, no heading and no number loses a character."""
     view = job_view(UNDER_WAY, name=NAME, under_way=[under_way(ItemState.ACTIVE)], end_reason="no price")
     printed = _printed(view, 80)
 
     heads = printed.splitlines()[0].split()
     assert heads == ["JOB", "ITEMS", "DONE", "LEFT", "PROBLEMS", "CREDITS", "ENDS"]
+    assert printed.splitlines()[1].startswith(f"{NAME} ")
     assert "…" not in printed
     assert f"{NAME}: end not known yet: no price." in printed
+
+
+@pytest.mark.parametrize("width", [32, 40, 60])
+def test_where_a_long_name_leaves_no_room_for_a_table_it_has_a_line_of_its_own(width: int) -> None:
+    """The facts stand below it, in whole words."""
+    states = {ItemState.QUEUED: 2, ItemState.DONE: 4, ItemState.FAILED: 1, ItemState.CANCELED: 2}
+    lines = _printed(job_view(states, name=NAME, end_reason="no price"), width).splitlines()
+
+    assert lines[0].strip() == NAME
+    told = " ".join(" ".join(lines[1:]).split())
+    assert told.startswith("4 of 9 done, 2 left, 1 problem, 2 canceled, 0 credits, end not known yet")
+    assert all(len(line) <= width for line in lines)
 
 
 def test_no_word_is_cut_at_60() -> None:
