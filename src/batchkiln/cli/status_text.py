@@ -193,7 +193,7 @@ def _job_facts(view: JobView) -> Iterator[Text]:
     if canceled := summary.items[ItemState.CANCELED]:
         yield Text(f"{canceled:,} canceled")
     yield Text(plural(summary.credits.spent, "credit"))
-    verb = "" if view.end is None or summary.is_paused else "ends " if view.end.is_driven else "would end "
+    verb = "" if view.end is None or summary.is_paused else "ends " if view.is_driven else "would end "
     yield Text(f"{verb}{view.end_text}", style=_end_style(view))
 
 

@@ -50,6 +50,16 @@ def test_where_a_long_name_leaves_no_room_for_a_table_it_has_a_line_of_its_own(w
     assert all(len(line) <= width for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("is_driven", "told"), [(True, "ends in about 3 h 0 min"), (False, "would end in about 3 h 0 min")]
+)
+def test_lines_of_a_job_say_when_it_ends(told: str, *, is_driven: bool) -> None:
+    """Or when it would, if a process ran it."""
+    view = replace(job_view(UNDER_WAY, name=NAME, ends_at=NOW + timedelta(hours=3)), is_driven=is_driven)
+
+    assert f"20 left, 0 credits, {told}" in " ".join(_printed(view, 50).split())
+
+
 def test_no_word_is_cut_at_60() -> None:
     """The column of canceled items is there for a job that has some; ends stay whole words."""
     printed = _printed(job_view({ItemState.DONE: 9, ItemState.CANCELED: 2}, name="birds"), 60)
