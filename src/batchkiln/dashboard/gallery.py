@@ -14,6 +14,7 @@ from batchkiln.api import Decided, Filter, GalleryPage, JobSummary, Reader, Skip
 from batchkiln.api.changes import Action
 from batchkiln.api.local_service import review_effects
 from batchkiln.config import Config
+from batchkiln.core.errors import command_arguments
 from batchkiln.core.job import InputFile
 from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import state_bar
@@ -209,7 +210,10 @@ def _key_of(word: str) -> int:
 async def show(request: web.Request) -> web.Response:
     """Show a page of a job's items, or one of them."""
     view = view_of(request.match_info["job"], request.rel_url.raw_query_string)
-    return await _page(context_of(request), view, note=done_message(request.query), decided=_ids_of(request))
+    context, note = context_of(request), done_message(request.query)
+    is_queued = note is not None and request.query.get("done") in {Action.RETRY, Action.REDO}
+    is_left = is_queued and not await context.reader.read(_is_driven)
+    return await _page(context, view, note=note, is_left=is_left, decided=_ids_of(request))
 
 
 def _ids_of(request: web.Request) -> list[int]:
@@ -222,6 +226,10 @@ def _effects(reader: Reader, job: str, ids: Sequence[int], config: Config) -> tu
     """Return what the verdicts about items let begin, and what was already sent with another choice."""
     found = [item.name for item_id in ids if (item := reader.reviews.item(job, item_id)) is not None]
     return tuple(effect_lines(review_effects(reader, config, job, found)))
+
+
+def _is_driven(reader: Reader) -> bool:
+    return reader.is_driven()
 
 
 async def gallery_sections(context: Context, view: View) -> dict[str, str]:
@@ -250,8 +258,13 @@ async def _page(
     refused: Sequence[str | Skipped] = (),
     status: int = 200,
     decided: Sequence[int] = (),
+    is_left: bool = False,
 ) -> web.Response:
+    """Return the page. `is_left`: no process runs the queue, so that what was queued again stays so."""
     shown = await context.reader.read(_read, view)
+    notes = await context.reader.read(_effects, view.job, decided, context.config) if decided else ()
+    if is_left:
+        notes += (f"No process runs this queue: `batchkiln work {command_arguments(view.job)}` makes what is queued",)
     parts = await _sections(context, view, shown)
     return context.page(
         "gallery.html",
@@ -260,7 +273,7 @@ async def _page(
         shown=shown,
         parts=parts,
         note=note,
-        notes=await context.reader.read(_effects, view.job, decided, context.config) if decided else (),
+        notes=notes,
         refused=refused,
         orders=_SORTINGS,
         suggestions=[] if view.is_large else await context.reader.read(_suggestions, view.job),

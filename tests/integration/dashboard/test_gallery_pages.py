@@ -230,6 +230,9 @@ async def test_redo_of_a_selection_names_its_cost_first(browser: Browser, queue:
     assert answer.status == 303, answer.text
     assert answer.headers["Location"] == f"{at}&done=redo&n=2"
     assert queue.names() == ["fox", "plain"]
+    page = (await browser.get(answer.headers["Location"])).text
+    assert "2 items queued again." in page
+    assert "No process runs this queue: <code>batchkiln work birds</code> makes what is queued." in page
 
 
 async def test_question_about_a_selection_is_repeated_when_it_has_grown(browser: Browser, queue: QueueFile) -> None:
