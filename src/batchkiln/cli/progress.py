@@ -15,6 +15,7 @@ from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.ends import end_of_all
 from batchkiln.presentation.formatting import (
+    HOUR,
     MINUTE,
     REASONS,
     format_duration,
@@ -142,9 +143,15 @@ class ProgressState:
 
     @property
     def tick_seconds(self) -> float:
-        """How often a block on a terminal is redrawn without a change: each second while a short wait counts down."""
+        """How often a block on a terminal is redrawn without a change.
+
+        Each second while a short wait counts down, and once a minute where all times are told in hours and minutes.
+        """
         is_counting = any(0 < worker.wait_seconds <= MINUTE for worker in self.workers if worker.reason in _ERROR_WAITS)
-        return 1.0 if is_counting else LINE_EVERY_SECONDS
+        if is_counting:
+            return 1.0
+        waits = [worker.wait_seconds for worker in self.workers if worker.wait_seconds > 0]
+        return LINE_EVERY_SECONDS if min(self.seconds, *waits, HOUR) < HOUR else MINUTE
 
     @property
     def idle_text(self) -> str:
@@ -170,8 +177,8 @@ class ProgressState:
 class RefreshBackoff:
     """The pause between redraws without a change: none while ages are shown, otherwise growing.
 
-    Without a change, only the rolling one-minute limits still move. After that minute the pause is infinite, so that a
-    run that waits hours for the daily reset uses no CPU.
+    Without a change, only times and the rolling one-minute limits still move. After that minute the pause is infinite,
+    so that a run that writes to a log uses no CPU while it waits. A terminal has `tick_seconds` as its longest pause.
     """
 
     def __init__(self, first_seconds: float) -> None:

@@ -279,3 +279,12 @@ def test_a_block_that_waits_shows_times_that_go_on() -> None:
     """A wait for the next day is redrawn every few seconds; the countdown of a next try, each second."""
     assert state(WaitReason.DAY_CREDITS).tick_seconds == LINE_EVERY_SECONDS
     assert state(WaitReason.UNREACHABLE).tick_seconds == 1.0
+
+
+def test_a_block_of_hours_and_minutes_is_redrawn_once_a_minute() -> None:
+    """From an hour on, no second is told, so that a night's wait draws what can have changed."""
+    long = replace(state(), seconds=3600.0, workers=(replace(worker(WaitReason.DAY_CREDITS), wait_seconds=7200.0),))
+    soon = replace(long, workers=(replace(long.workers[0], wait_seconds=3599.0),))
+
+    assert (long.tick_seconds, soon.tick_seconds) == (60.0, LINE_EVERY_SECONDS)
+    assert replace(long, seconds=3599.0).tick_seconds == LINE_EVERY_SECONDS
