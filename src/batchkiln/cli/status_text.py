@@ -178,7 +178,7 @@ class _Jobs:
             yield table
             return
         for view in self._views:
-            yield Text(sanitize(view.summary.name), style="bold")
+            yield Text(view.summary.name, style="bold")
             yield Padding(Text(", ").join(_job_facts(view)), (0, 0, 0, 2))
 
 

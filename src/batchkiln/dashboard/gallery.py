@@ -210,10 +210,10 @@ def _key_of(word: str) -> int:
 async def show(request: web.Request) -> web.Response:
     """Show a page of a job's items, or one of them."""
     view = view_of(request.match_info["job"], request.rel_url.raw_query_string)
-    context, note = context_of(request), done_message(request.query)
-    is_queued = note is not None and request.query.get("done") in {Action.RETRY, Action.REDO}
-    is_left = is_queued and not await context.reader.read(_is_driven)
-    return await _page(context, view, note=note, is_left=is_left, decided=_ids_of(request))
+    context = context_of(request)
+    is_queued = request.query.get("done") in {Action.RETRY, Action.REDO}
+    notes = await context.reader.read(_missing_process, view.job) if is_queued else ()
+    return await _page(context, view, note=done_message(request.query), notes=notes, decided=_ids_of(request))
 
 
 def _ids_of(request: web.Request) -> list[int]:
@@ -228,8 +228,10 @@ def _effects(reader: Reader, job: str, ids: Sequence[int], config: Config) -> tu
     return tuple(effect_lines(review_effects(reader, config, job, found)))
 
 
-def _is_driven(reader: Reader) -> bool:
-    return reader.is_driven()
+def _missing_process(reader: Reader, job: str) -> tuple[str, ...]:
+    """Return what makes queued items if no process runs the queue."""
+    made_by = f"`batchkiln work {command_arguments(job)}` makes what is queued"
+    return () if reader.is_driven() else (f"No process runs this queue: {made_by}",)
 
 
 async def gallery_sections(context: Context, view: View) -> dict[str, str]:
@@ -258,13 +260,11 @@ async def _page(
     refused: Sequence[str | Skipped] = (),
     status: int = 200,
     decided: Sequence[int] = (),
-    is_left: bool = False,
+    notes: tuple[str, ...] = (),
 ) -> web.Response:
-    """Return the page. `is_left`: no process runs the queue, so that what was queued again stays so."""
     shown = await context.reader.read(_read, view)
-    notes = await context.reader.read(_effects, view.job, decided, context.config) if decided else ()
-    if is_left:
-        notes += (f"No process runs this queue: `batchkiln work {command_arguments(view.job)}` makes what is queued",)
+    if decided:
+        notes += await context.reader.read(_effects, view.job, decided, context.config)
     parts = await _sections(context, view, shown)
     return context.page(
         "gallery.html",

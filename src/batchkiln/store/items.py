@@ -236,6 +236,8 @@ METADATA_READ: Final = 500
 """Number of items at either end of a job whose metadata is suggested for a search."""
 
 _NEWEST_LOOKED_AT: Final = 500
+"""Number of the queue's newest files among which those of one job are looked for, at each change of its page."""
+
 _PLACE_MAX: Final = 2**63 - 1
 
 

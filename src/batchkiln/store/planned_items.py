@@ -89,9 +89,9 @@ class PlannedItems:
     def _inputs_of(self, params: Mapping[str, object], number: int) -> tuple[str, ...]:
         """Return what each image of a request is: an uploaded file, or the file of an item that may not be made yet."""
         files = dict(self._connection.execute(query("planned_images"), params).fetchall())
-        sources = iter(self._connection.execute(query("planned_sources"), params).fetchall())
+        sources = (name for (name,) in self._connection.execute(query("planned_sources"), params).fetchall())
         return tuple(
-            f"the uploaded {files[place]}" if place in files else "the file of {}".format(*next(sources, ("an item",)))
+            f"the uploaded {files[place]}" if place in files else f"the file of {next(sources, 'an item')}"
             for place in range(number)
         )
 

@@ -198,7 +198,7 @@ const decided = JSON.parse(sessionStorage.getItem(decidedHere) || "null");
 sessionStorage.removeItem(decidedHere);
 if (notes.length) {
   if (decided && decided.fields.length === 1) {
-    notes[0].textContent = notes[0].textContent.replace(/^1 item/, nameOf(decided.fields[0]));
+    notes[0].textContent = notes[0].textContent.replace(/^1 item/, () => nameOf(decided.fields[0]));
   }
   if (decided && decided.wish !== "undo" && (form.querySelector("[data-item]") || !isLarge)) {
     undoLast = undoButton(decided);
