@@ -13,7 +13,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import JobView, Overview
 from support.view_builders import NOW, job_view, under_way
 
-NAME = "a-job-name-of-thirty-characters"
+NAME = "the-job-with-thirty-characters"
 WAITS = {ItemState.QUEUED: 1, ItemState.DONE: 9}
 UNDER_WAY = {ItemState.QUEUED: 20, ItemState.DONE: 40}
 
