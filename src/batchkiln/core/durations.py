@@ -18,7 +18,7 @@ _SIMILAR_SPREAD: Final = 0.2  # of the logarithm of the means of similar kinds, 
 _SMALL_SAMPLE: Final = 1.2  # widens what few observations tell, as Student's distribution does
 _LEAST_SECONDS: Final = 0.001  # of a local service that answers at once
 _SHORTEST_LOOK: Final = 8  # observations
-_CHANGE: Final = 3.0  # standard errors between two means beyond which the service has changed its pace
+_CHANGE: Final = 3.5  # standard errors between two means beyond which the service has changed its pace
 _MOST_OVERDUE: Final = 2.0  # standard deviations: durations have a longer tail than the normal distribution
 _LEAST_CHANGE: Final = 0.02  # as a share of the mean
 _FEWEST_FOR_A_MEDIAN: Final = 5  # observations
@@ -149,14 +149,15 @@ def _watched(seen: Sequence[float]) -> Sequence[float]:
 def _newest_alike(seen: Sequence[float]) -> Sequence[float]:
     """Return the newest durations, as many as have one mean: none from before the service changed its pace.
 
-    The look back is doubled for as long as the older half has the mean of the newer one.
+    The look back is doubled for as long as the older half has the mean of the newer one. How much durations vary is
+    taken from twice as many as both halves: ends are seen at the polls, so that eight in a row are often equal.
     """
     size = _SHORTEST_LOOK
     while size < len(seen):
-        newer, older = seen[-size:], seen[-2 * size : -size]
+        newer, older, around = seen[-size:], seen[-2 * size : -size], seen[-4 * size :]
         means = _mean(newer), _mean(older)
-        squares = _squares(newer, means[0]) + _squares(older, means[1])
-        error = sqrt(squares / (len(newer) + len(older) - 1) * (1 / len(newer) + 1 / len(older)))
+        variance = _squares(around, _mean(around)) / (len(around) - 1)
+        error = sqrt(variance * (1 / len(newer) + 1 / len(older)))
         if abs(means[0] - means[1]) > max(_CHANGE * error, _LEAST_CHANGE * means[0]):
             return newer
         size *= 2

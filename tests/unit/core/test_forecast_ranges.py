@@ -173,6 +173,13 @@ def test_time_when_nobody_looked_is_no_duration(at: int) -> None:
     assert expected([*seen[:at], 43_200.0, *seen[at:]]) == expected(seen)
 
 
+def test_a_rare_long_duration_is_not_forgotten_when_the_poll_times_move() -> None:
+    """Ends are seen at the polls: eight that are equal, and half a second from those before, are no other pace."""
+    seen = [*[16.0, 26.0, *[16.5] * 14] * 2, *[16.0] * 8]
+
+    assert expected(seen).seconds == pytest.approx(sum(seen) / len(seen), rel=0.01)
+
+
 def test_a_guess_that_is_far_off_is_forgotten() -> None:
     """After 40 durations of ten minutes, the next one is expected to take as long, whatever is usual elsewhere."""
     assert expected([600.0 + number % 7 - 3 for number in range(40)]).seconds == pytest.approx(600, rel=0.01)
