@@ -5,6 +5,7 @@ import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -69,8 +70,14 @@ class ReadSources:
 def key_of(text: Path, folder: Path, access: FileAccess | None, catalogue: Catalogue | None) -> str:
     """Return a hash of all that the items of a manifest are made of, apart from the rows of its sources."""
     listed = None if catalogue is None else (catalogue.profile, sorted(map(_listed, catalogue.models.values())))
-    parts = (_READING, sys.version, *map(version, _LIBRARIES), hash_of(text), str(folder), access, listed)
+    parts = (_READING, sys.version, *_versions(), hash_of(text), str(folder), access, listed)
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    """Return the versions of what reads a manifest. Looking them up takes as long as a short manifest does."""
+    return tuple(map(version, _LIBRARIES))
 
 
 def _listed(model: ModelEntry) -> tuple[str, ...]:
