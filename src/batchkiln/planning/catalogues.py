@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.local_service import embedded_catalogue
-from batchkiln.config import Profile
+from batchkiln.config import KeyNotFound, Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.error_text import describe_error, exit_status_of, short_reason
 from batchkiln.core.errors import Diagnostic, ExitStatus, InputError
@@ -87,6 +87,8 @@ class Catalogues:
             return str(error)
         except InputError as error:
             self.exit_status = error.exit_status
+            if isinstance(error, KeyNotFound):
+                self._causes[profile.name] = f"account {account}: no API key found in {error.places}"
             return str(error)
         except TimeoutError:
             self.exit_status = ExitStatus.ACCOUNT_CANNOT_WORK

@@ -159,6 +159,20 @@ async def test_a_job_continues_though_the_catalogue_has_changed(make_ground: Gro
     assert changed.exit == 2
 
 
+async def test_a_run_tells_the_remedy_for_a_missing_key_once(make_ground: GroundMaker) -> None:
+    """The warning has the cause; the error that ends the run has what to do."""
+    ground = await make_ground()
+    place = studio(ground)
+    (ground.folder / "key").unlink()
+    manifest = written(place, "- x")
+
+    result = await asyncio.to_thread(place.call, "run", manifest, "--yes")
+
+    assert result.exit == 2
+    assert "which could not be read (account main: no API key found in the file key); the service" in result.err
+    assert result.err.count("Set it and run the same command again") == 1
+
+
 async def test_the_read_is_noted_in_the_queue(make_ground: GroundMaker) -> None:
     """One read for each command, however many manifests there are; it counts in the account's windows (Law 5)."""
     ground = await make_ground()
