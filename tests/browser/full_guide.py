@@ -15,6 +15,7 @@ import json
 import os
 import random
 import shlex
+import shutil
 import signal
 import socket
 import sqlite3
@@ -190,8 +191,7 @@ class Guide:
                 if self._is_killed_at(line, progress, moment, delay):
                     break
                 assert phase == "export", f"{line} ended before it was killed:\n{self._log().read_text('utf-8')}"
-                for file in (self.folder / "exports").rglob("*"):  # an export may be done in an instant: once more
-                    file.unlink() if file.is_file() else None
+                shutil.rmtree(self.folder / "exports")  # an export may be done in an instant: once more
             self.kills[phase] += 1
         return self._run(line)
 
