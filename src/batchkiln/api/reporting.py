@@ -48,7 +48,7 @@ async def write_report(
     options: ReportOptions,
     on_added: Callable[[int, int], None] = lambda _, __: None,
 ) -> WrittenReport:
-    """Write a job as HTML files. `on_added` gets the number of items that were added, and of all.
+    """Write a job as HTML files. `on_added` gets the number of items that are added at a time, and of all.
 
     Raise `InputError` for an unknown job, and for a file that cannot be written or is another program's.
     """
@@ -91,7 +91,7 @@ async def _add_all(
         await asyncio.to_thread(writer.add, [_item(row, job, view.summary.output_dir, source.keys) for row in rows])
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)
-        on_added(taken, total)
+        on_added(len(rows), total)
 
 
 def _head(view: JobView) -> ReportJob:

@@ -1,4 +1,4 @@
-"""The progress of a command that changes, or exports, many items."""
+"""The progress of a command that changes, exports or reports many items."""
 
 from collections.abc import Callable
 from typing import Final

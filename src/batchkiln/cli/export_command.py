@@ -187,19 +187,15 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[ExportC
         lines = cache(lambda: ChangeProgress(items_done, boottime_seconds))  # from the first row on
         yield ExportCallbacks(on_left_out=print_left_out, on_row=lambda row: lines()(int(is_next(row))))
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from batchkiln.cli.progress_bars import progress_bars  # noqa: PLC0415  slow to import
 
-    from batchkiln.cli.rich_console import SafeConsole  # noqa: PLC0415  Rich is slow to import
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    out = SafeConsole(stderr=True, soft_wrap=True)
-    with Progress(*columns, console=out, transient=True, redirect_stdout=False) as progress:
-        metadata = progress.add_task("reading metadata", total=items)
-        exported = progress.add_task("exporting items", total=items_done)
+    with progress_bars() as bars:
+        metadata = bars.add_task("metadata", total=items)
+        exported = bars.add_task("items", total=items_done)
         yield ExportCallbacks(
-            on_left_out=lambda left: out.print(_left_out_line(left)),
-            on_metadata_read=lambda: progress.advance(metadata),
-            on_row=lambda row: progress.advance(exported, int(is_next(row))),
+            on_left_out=lambda left: bars.console.print(_left_out_line(left)),
+            on_metadata_read=lambda: bars.advance(metadata),
+            on_row=lambda row: bars.advance(exported, int(is_next(row))),
         )
 
 

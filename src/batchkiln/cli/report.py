@@ -1,6 +1,9 @@
 """`batchkiln report`: write a job as HTML files, also while the queue runs."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,9 +11,11 @@ import click
 
 from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import open_reader
+from batchkiln.cli.change_progress import ChangeProgress
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import item_filters
 from batchkiln.cli.output import is_terminal, print_json, print_result
+from batchkiln.clock import boottime_seconds
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import plural
@@ -48,22 +53,32 @@ async def _report(
 ) -> ExitStatus:
     from batchkiln.api.reporting import ReportOptions, write_report  # noqa: PLC0415  slow to import
 
-    shows_progress = not common.is_quiet and is_terminal(sys.stderr)
-
-    def print_progress(taken: int, total: int) -> None:
-        if shows_progress:
-            sys.stderr.write(f"\r{job}: {taken:,} of {plural(total, 'item')}" + ("\n" if taken == total else ""))
-            sys.stderr.flush()
-
     config = common.load_config()
     options = ReportOptions(target, page_size, selection)
     async with open_reader(common.queue) as queue:
-        written = await write_report(queue, config, job, options, print_progress)
+        with _progress(is_shown=not common.is_quiet) as on_added:
+            written = await write_report(queue, config, job, options, on_added)
     if common.is_json:
         print_json(_document(job, written))
     else:
         _print_result(job, written)
     return ExitStatus.OK
+
+
+@contextmanager
+def _progress(*, is_shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """Yield what draws a bar on a terminal, or prints lines elsewhere. It takes the items added, and all of them."""
+    if not is_shown:
+        yield lambda _, __: None
+    elif not is_terminal(sys.stderr):
+        lines = cache(lambda total: ChangeProgress(total, boottime_seconds))  # from the first items on
+        yield lambda added, total: lines(total)(added)
+    else:
+        from batchkiln.cli.progress_bars import progress_bars  # noqa: PLC0415  slow to import
+
+        with progress_bars() as bars:
+            task = bars.add_task("items", total=None)
+            yield lambda added, total: bars.update(task, advance=added, total=total)
 
 
 def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
