@@ -84,7 +84,10 @@ def _plus(day: Day, past: PastDay) -> Day:
 def _filled(days: Mapping[datetime, Day], today: datetime, length: timedelta) -> tuple[Day, ...]:
     """Return the days in order, with empty days in the gaps, and today marked."""
     first, last = min(*days, today), max(*days, today)
-    last = max(last, first + (DAYS_SHOWN - 1) * length)
+    if any(day.items_ahead for day in days.values()):
+        last = max(last, first + (DAYS_SHOWN - 1) * length)
+    else:  # nothing is to come: more of the past
+        first = min(first, last - (DAYS_SHOWN - 1) * length)
     found: list[Day] = []
     at = first
     while at <= last and len(found) < DAYS_BACK + DAYS_AHEAD + 1:

@@ -62,3 +62,18 @@ def test_the_last_day_is_the_one_in_which_the_job_ends(queue: QueueFile) -> None
     assert end.at is not None
     last = [day for day in calendar(queue).days if day.items_ahead][-1]
     assert last.starts_at == PROFILE.day.start_of(end.at)
+
+
+def test_a_finished_queue_shows_no_days_to_come(queue: QueueFile) -> None:
+    """Today is the last of them, behind empty days."""
+    queue.connection.execute("UPDATE item SET state = 'canceled'")
+    queue.connection.execute(
+        "INSERT INTO account_day (account_id, day_start_at, creates, credits) VALUES (1, ?, 1, 20)",
+        (to_milliseconds(TODAY - timedelta(days=2)),),
+    )
+
+    days = calendar(queue).days
+
+    assert len(days) == DAYS_SHOWN
+    assert days[-1].is_today
+    assert days[-3].credits == 20
