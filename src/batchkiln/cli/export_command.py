@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.cli.change_progress import ChangeProgress
 from batchkiln.cli.command import JOB, Common, command, handle_signals, run_async
 from batchkiln.cli.item_filters import item_filters
-from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
+from batchkiln.cli.output import can_redraw, print_json, print_result, print_status
 from batchkiln.clock import boottime_seconds
 from batchkiln.core.errors import ExitStatus, command_arguments
 from batchkiln.core.sample_names import DatasetRow, Splits
@@ -183,7 +182,7 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[ExportC
     if not is_shown:
         yield ExportCallbacks(on_left_out=print_left_out)
         return
-    if not is_terminal(sys.stderr):
+    if not can_redraw():
         lines = cache(lambda: ChangeProgress(items_done, boottime_seconds))  # from the first row on
         yield ExportCallbacks(on_left_out=print_left_out, on_row=lambda row: lines()(int(is_next(row))))
         return

@@ -191,3 +191,8 @@ def is_terminal(stream: TextIO) -> bool:
         return stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def can_redraw() -> bool:
+    """Return whether standard error is a terminal on which lines can be drawn again, and has no log of JSON."""
+    return is_terminal(sys.stderr) and not is_dumb_terminal() and not _IS_JSON_LOG.get()

@@ -1,6 +1,5 @@
 """`batchkiln report`: write a job as HTML files, also while the queue runs."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -14,7 +13,7 @@ from batchkiln.api.reading import open_reader
 from batchkiln.cli.change_progress import ChangeProgress
 from batchkiln.cli.command import JOB, Common, command, run_async
 from batchkiln.cli.item_filters import item_filters
-from batchkiln.cli.output import is_terminal, print_json, print_result
+from batchkiln.cli.output import can_redraw, print_json, print_result
 from batchkiln.clock import boottime_seconds
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.errors import ExitStatus
@@ -70,7 +69,7 @@ def _progress(*, is_shown: bool) -> Iterator[Callable[[int, int], None]]:
     """Yield what draws a bar on a terminal, or prints lines elsewhere. It takes the items added, and all of them."""
     if not is_shown:
         yield lambda _, __: None
-    elif not is_terminal(sys.stderr):
+    elif not can_redraw():
         lines = cache(lambda total: ChangeProgress(total, boottime_seconds))  # from the first items on
         yield lambda added, total: lines(total)(added)
     else:

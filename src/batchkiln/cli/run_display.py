@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of
 from batchkiln.cli.command import Common, Signals
-from batchkiln.cli.output import is_dumb_terminal, is_terminal, print_error, print_json_lines, print_status
+from batchkiln.cli.output import can_redraw, print_error, print_json_lines, print_status
 from batchkiln.cli.progress import (
     LINE_EVERY_SECONDS,
     Display,
@@ -152,16 +152,11 @@ class RunDisplay:
         return result.exit_status
 
 
-def _can_redraw(*, is_json: bool) -> bool:
-    """Return whether standard error is a terminal on which a block can be redrawn."""
-    return is_terminal(sys.stderr) and not is_dumb_terminal() and not is_json
-
-
 def choose_display(stack: ExitStack, *, is_quiet: bool, is_json: bool) -> Display | None:
     """Return a display on standard error: a block that is redrawn, or lines where it cannot be; None with -q."""
     if is_quiet:
         return None
-    if _can_redraw(is_json=is_json):
+    if can_redraw() and not is_json:
         from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is slow to import
 
         display = stack.enter_context(LiveDisplay())
@@ -287,7 +282,7 @@ def _accounts(result: RunResult) -> Iterator[str]:
 def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
     """Yield the problems that need a person, and the command that resumes."""
     if not common.is_quiet:
-        yield from _viewing(result, is_noted=_can_redraw(is_json=common.is_json))
+        yield from _viewing(result, is_noted=can_redraw() and not common.is_json)
     yield from _waits(result.views)
     yield from _accounts(result)
     if result.left and WaitReason.HELD in result.last_waits:

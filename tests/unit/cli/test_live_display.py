@@ -124,7 +124,7 @@ def test_no_word_is_cut_at_any_width(width: int, name: str) -> None:
 def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch: pytest.MonkeyPatch, kind: str, *, is_live: bool) -> None:
     """On a dumb terminal, progress is printed as lines, as it is into a file."""
     monkeypatch.setenv("TERM", kind)
-    monkeypatch.setattr("batchkiln.cli.run_display.is_terminal", lambda _: True)
+    monkeypatch.setattr("batchkiln.cli.output.is_terminal", lambda _: True)
 
     with ExitStack() as stack:
         display = run_display.choose_display(stack, is_quiet=False, is_json=False)

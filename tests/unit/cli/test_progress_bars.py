@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from batchkiln.cli import report
+from batchkiln.cli.output import can_redraw, write_status_as_json
 from batchkiln.cli.progress_bars import RateColumn
 
 
@@ -23,6 +24,23 @@ def test_a_bar_tells_its_rate_once_it_is_known() -> None:
 
     assert before == ""
     assert column.render(bars.tasks[0]).plain == "1,500 a second"
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_json_log", "is_drawn"), [("xterm", False, True), ("dumb", False, False), ("xterm", True, False)]
+)
+def test_bars_are_drawn_where_a_line_can_be_drawn_again(
+    monkeypatch: pytest.MonkeyPatch, kind: str, *, is_json_log: bool, is_drawn: bool
+) -> None:
+    """A terminal that moves no cursor gets lines, and a log of JSON gets objects."""
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setattr("batchkiln.cli.output.is_terminal", lambda _: True)
+
+    write_status_as_json(is_wanted=is_json_log)
+    try:
+        assert can_redraw() is is_drawn
+    finally:
+        write_status_as_json(is_wanted=False)
 
 
 def test_without_a_terminal_a_report_prints_lines(

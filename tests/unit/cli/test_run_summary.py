@@ -188,7 +188,7 @@ def test_the_note_on_a_local_service_is_not_repeated_at_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_live: bool
 ) -> None:
     """The block that is redrawn has shown it all the time; lines have not."""
-    monkeypatch.setattr("batchkiln.cli.run_display._can_redraw", lambda **_: is_live)
+    monkeypatch.setattr("batchkiln.cli.run_display.can_redraw", lambda: is_live)
 
     print_run_summary(RunResult((replace(DONE, is_embedded=True),)), common("run", "birds.yaml"))
 
