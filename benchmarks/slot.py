@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 
 from bounds import best_detection, least_makespan, log_normal
 from figure import Figure, at_most, below
@@ -58,16 +59,9 @@ def chance_from(moment: float, played: Played, *, each_seconds: float) -> float:
     return abs(expected - ended) / (ended - played.generations[0].created_at)
 
 
-def chance_after(moment: float, played: Played, *, detection: float) -> float:
-    """Return how wrong one is at a moment who saw how long each generation took so far, and knows nothing else.
-
-    `detection` is what passes unseen after each, in seconds. No program sees more than that, so the rest is chance.
-    """
-    seen = [each for each in played.generations if each.seen_at <= moment]
-    each_seconds = sum(each.seconds for each in seen) / len(seen) + detection
-    expected = seen[-1].seen_at + (len(played.generations) - len(seen)) * each_seconds
-    ended = max(each.seen_at for each in played.generations)
-    return abs(expected - ended) / (ended - played.generations[0].created_at)
+def mean_seen(moment: float, played: Played) -> float:
+    """Return the mean duration, in seconds, of the generations that were seen to have ended until a moment."""
+    return fmean(each.seconds for each in played.generations if each.seen_at <= moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +78,7 @@ class Measured:
     polls: float
     others: float  # requests an item
     error_soon: float  # of the forecast after a tenth, as a share of the whole time
-    chance_soon: float  # the error of one who saw all durations so far
+    chance_soon: float  # the error of one who saw all durations so far, and knows nothing else
     error_half_way: float
     chance_half_way: float  # the error of one who knows the distribution of all durations, not the draws
     real_seconds: float
@@ -97,6 +91,7 @@ def measured(items: int, seed: int = 1) -> Iterator[Measured]:
             forecasts = Forecasts("images")
             played = images(items, mean, cv, forecasts=forecasts, seed=seed)
             began, ended = played.generations[0].created_at, max(each.seen_at for each in played.generations)
+            soon = began + (ended - began) / 10
             durations = [each.seconds for each in played.generations]
             best = best_detection(mean, cv)
             detection = sum(best.idle_after(seconds) for seconds in durations) / items
@@ -111,7 +106,7 @@ def measured(items: int, seed: int = 1) -> Iterator[Measured]:
                 polls=played.requests["poll"] / items,
                 others=sum(n for kind, n in played.requests.items() if kind != "poll") / items,
                 error_soon=forecasts.error_at(0.1, began, ended),
-                chance_soon=chance_after(began + (ended - began) / 10, played, detection=best.idle_seconds),
+                chance_soon=chance_from(soon, played, each_seconds=mean_seen(soon, played) + best.idle_seconds),
                 error_half_way=forecasts.error_at(0.5, began, ended),
                 chance_half_way=chance_from((began + ended) / 2, played, each_seconds=mean + best.idle_seconds),
                 real_seconds=played.real_seconds,
