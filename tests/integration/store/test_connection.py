@@ -1,13 +1,16 @@
 """The queue file itself: what is refused, what is survived, what a commit means."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 from textwrap import dedent
 from threading import Event as ThreadEvent
@@ -19,7 +22,14 @@ from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.store.database import MAX_JOINED_WRITES
 from batchkiln.store.session import Session
 from batchkiln.store.sqlite.file_database import SqliteDatabase
-from batchkiln.store.sqlite.file_session import SCHEMA_VERSION, _migrate, prepare_for_writing, translated
+from batchkiln.store.sqlite.file_session import (
+    SCHEMA_VERSION,
+    _check_ours,
+    _migrate,
+    migrations,
+    prepare_for_writing,
+    translated,
+)
 from batchkiln.store.sqlite.preflight import APPLICATION_ID
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -55,6 +65,23 @@ async def test_new_queue_is_ours_and_durable(tmp_path: Path) -> None:
 
     assert await database.run(pragmas) == ["wal", 2, APPLICATION_ID, SCHEMA_VERSION, 1]
     await database.close()
+
+
+@pytest.mark.parametrize("moment", range(1, 9))
+def test_queue_that_another_process_makes_meanwhile_is_not_damaged(tmp_path: Path, moment: int) -> None:
+    """Two runs of a new queue at the same moment: whatever the other does between two reads, it is no damage."""
+    path = tmp_path / "queue.db"
+    with closing(sqlite3.connect(path)) as looking, closing(sqlite3.connect(path, timeout=0.0)) as other:
+        statements = count(1)
+
+        def make_it(_: str) -> None:
+            if next(statements) == moment:
+                with contextlib.suppress(sqlite3.OperationalError):  # locked while it is read
+                    _migrate(other, *migrations()[0])
+
+        looking.set_trace_callback(make_it)
+
+        assert _check_ours(looking, path, may_be_empty=True) in {0, 1}
 
 
 async def test_queue_keeps_its_identity(tmp_path: Path) -> None:

@@ -159,22 +159,25 @@ def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: boo
     return version
 
 
-def _marks(connection: sqlite3.Connection, path: Path) -> list[int]:
+def _marks(connection: sqlite3.Connection, path: Path) -> tuple[int, int, int, int]:
     """Return application id, schema version, number of schema entries, and how many of these belong to a queue."""
-    statements = (
-        "PRAGMA application_id",
-        "PRAGMA user_version",
-        "SELECT count(*) FROM sqlite_schema",
-        "SELECT count(*) FROM sqlite_schema WHERE name IN ('attempt', 'attempt_unresolved')",
-    )
+    # One statement: another process may make the queue at this very moment.
+    statement = """
+        SELECT (SELECT application_id FROM pragma_application_id),
+               (SELECT user_version FROM pragma_user_version),
+               count(*),
+               count(*) FILTER (WHERE name IN ('attempt', 'attempt_unresolved'))
+          FROM sqlite_schema
+    """
     try:
-        return [int(connection.execute(statement).fetchone()[0]) for statement in statements]
+        application_id, version, tables, ours = connection.execute(statement).fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and was_used_before(
             path
-        ):  # the statements are correct, so the file is damaged
+        ):  # the statement is correct, so the file is damaged
             raise corruption_error(path, str(error)) from error
         raise
+    return application_id, version, tables, ours
 
 
 def _migrate(connection: sqlite3.Connection, version: int, script: str) -> bool:
