@@ -85,9 +85,11 @@ class LoadedOver(Backup):
 
     def restore(self) -> None:
         options = ("--clean", "--if-exists", "--single-transaction", "--exit-on-error")
+        # It waits longer than a worker before it looks for a deadlock, so that the worker is what the server ends.
+        database = f"dbname={DATABASE} options='-c deadlock_timeout=20s'"
         for _ in range(TRIES):
             try:
-                return self._run("pg_restore", *options, "--dbname", DATABASE, self.file)
+                return self._run("pg_restore", *options, "--dbname", database, self.file)
             except AssertionError as error:  # it and a living worker wait for each other: nothing was restored
                 if "deadlock detected" not in str(error):
                     raise
