@@ -58,6 +58,13 @@ def test_request_of_another_day_that_exceeds_this_ones_credits_waits_for_the_nex
     assert outcome.violations == ()
 
 
+def test_run_ends_when_only_a_person_can_free_the_credits_of_each_day() -> None:
+    """An attempt in doubt on a refused account counts in each day of its job: the other account waits for no reset."""
+    _, outcome = play_seed(20261128002031, Options(days=2.0))
+
+    assert outcome.violations == ()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [16, 38, 40, 41])
 def test_worlds_in_which_a_few_are_tried_first_break_no_promise(seed: int) -> None:

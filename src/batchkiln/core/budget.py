@@ -9,12 +9,14 @@ class JobCredits:
     """A job's credits. `reserved`: sent, outcome unknown. `charged`: accepted. `refunded`: verified failures.
 
     `today` is the number of credits that the job reserved on the current service day, verified failures included.
+    `unconfirmed` is the part of `today` that counts on each coming day as well, until the attempt is settled (Law 6).
     """
 
     reserved: int = 0
     charged: int = 0
     refunded: int = 0
     today: int = 0
+    unconfirmed: int = 0
     budget: int | None = None
     budget_per_day: int | None = None
 
@@ -34,7 +36,7 @@ class Affordable(StrEnum):
 
     NOW = "now"
     AFTER_RESET = "after_reset"
-    WHEN_SETTLED = "when_settled"  # an unresolved attempt may return credits to the job's budget
+    WHEN_SETTLED = "when_settled"  # an unresolved attempt may return credits to the job's budget, or of its day
     NEVER = "never"
 
 
@@ -72,7 +74,9 @@ def check_budget(
             Affordable.WHEN_SETTLED if job_is_working else Affordable.NEVER, BudgetLimit.OVER_JOB_BUDGET
         )
     if money.budget_per_day is not None and money.today + cost > money.budget_per_day:
-        return BudgetDecision(Affordable.AFTER_RESET, BudgetLimit.OVER_JOB_DAY)
+        is_room_made = money.unconfirmed + cost <= money.budget_per_day
+        fit = Affordable.AFTER_RESET if is_room_made else Affordable.WHEN_SETTLED
+        return BudgetDecision(fit, BudgetLimit.OVER_JOB_DAY)
     if credits_today + cost > credits_per_day:
         return BudgetDecision(Affordable.AFTER_RESET, BudgetLimit.OVER_DAY)
     return BudgetDecision(Affordable.NOW)

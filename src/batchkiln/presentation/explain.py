@@ -135,7 +135,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.SETTLING: (
         _BY_ITSELF
         + (
-            " when the items under way have ended; or raise budget.credits in the manifest, then `batchkiln run "
+            " when the items under way have ended; or raise the job's budget in the manifest, then `batchkiln run "
             "{manifest}`"
         )
     ),

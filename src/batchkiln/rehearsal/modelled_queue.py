@@ -47,6 +47,7 @@ class JobState:
             self.charged,
             self.refunded,
             today,
+            sum(cost for _, cost in self.sent),
             self.job.budget_credits,
             self.job.budget_credits_per_day,
         )

@@ -179,5 +179,5 @@ def _is_within_budget(connection: Session, row: Row, new: NewAttempt) -> bool:
         return False
     if row["budget_credits_per_day"] is None:
         return True
-    taken = job_credits(connection, row["job_id"], new.request.days)
+    taken = job_credits(connection, row["job_id"], new.request.days).credits
     return bool(taken + new.cost_credits <= row["budget_credits_per_day"])

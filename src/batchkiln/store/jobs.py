@@ -397,11 +397,13 @@ class Jobs:
     def credits(self, job_name: str, day: datetime) -> JobCredits:
         """Return a job's credits as the planner sees them on a service day."""
         row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
+        taken = job_credits(self._connection, row["id"], [day])
         return JobCredits(
             reserved=row["reserved"],
             charged=row["charged"],
             refunded=row["refunded"],
-            today=job_credits(self._connection, row["id"], [day]),
+            today=taken.credits,
+            unconfirmed=taken.unconfirmed,
             budget=row["budget_credits"],
             budget_per_day=row["budget_credits_per_day"],
         )

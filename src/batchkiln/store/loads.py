@@ -158,6 +158,6 @@ def _load(
     classes = item_classes(counts, limits, durations)
     budget = row["budget_credits"]
     left = None if budget is None else budget - row["committed"]
-    taken = job_credits(connection, row["id"], [day])
+    taken = job_credits(connection, row["id"], [day]).credits
     load = JobLoad(row["name"], classes, row["budget_credits_per_day"], taken, left)
     return QueuedLoad(row["profile"], tuple(json.loads(row["accounts"])), load)

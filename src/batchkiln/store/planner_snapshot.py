@@ -236,11 +236,13 @@ def ready_inputs(connection: Session, account_id: int, input_ids: Sequence[int])
 
 
 def _money(row: Row, today: Sequence[Cursor]) -> JobCredits:
+    taken = most_credits(today)
     return JobCredits(
         reserved=row["reserved"],
         charged=row["charged"],
         refunded=row["refunded"],
-        today=most_credits(today),
+        today=taken.credits,
+        unconfirmed=taken.unconfirmed,
         budget=row["budget_credits"],
         budget_per_day=row["budget_credits_per_day"],
     )

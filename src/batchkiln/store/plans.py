@@ -403,7 +403,7 @@ class Plans:
                 uploads=counter.uploads(),
                 is_paused=job is not None and bool(job["is_paused"]),
                 committed=0 if job is None else job["committed"],
-                taken=0 if job_id is None else job_credits(self._connection, job_id, [day]),
+                taken=0 if job_id is None else job_credits(self._connection, job_id, [day]).credits,
                 durations=Loads(self._connection).durations().get(profile, Durations()),
                 new_names=tuple(names_of_staged(self._connection, job_id, spec)),
                 chains=planned_chains(self._connection, job_id, is_selected=bool(selection)),

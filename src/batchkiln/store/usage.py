@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from batchkiln.core.rate_limits import LONGEST_HOLD, DayUsage, LoggedRequest, RequestKind, RequestNote
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
@@ -87,12 +88,18 @@ def take_job_credits(connection: Session, *, job_id: int, day: int, credit_count
     connection.execute(query("add_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})
 
 
-def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> int:
-    """Return a job's usage of a daily budget; if several days may be the current one, the highest.
+class JobDay(NamedTuple):
+    """A job's usage of a daily budget, and the `unconfirmed` part of it, which counts in every day.
 
-    Attempts that the service's records do not confirm count in every day: they may be charged or replayed after a reset
-    (Law 6).
+    Attempts that the service's records do not confirm may be charged or replayed after a reset (Law 6).
     """
+
+    credits: int
+    unconfirmed: int
+
+
+def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> JobDay:
+    """Return a job's usage of a daily budget; if several days may be the current one, the highest."""
     return most_credits(ask_job_credits(connection, job_id, days))
 
 
@@ -102,9 +109,9 @@ def ask_job_credits(connection: Session, job_id: int, days: Sequence[datetime]) 
     return tuple(connection.execute(query("job_credits"), params) for params in params_of_days)
 
 
-def most_credits(cursors: Sequence[Cursor]) -> int:
+def most_credits(cursors: Sequence[Cursor]) -> JobDay:
     """Return the highest usage among the results of `ask_job_credits`."""
-    return max((cursor.fetchone()[0] for cursor in cursors), default=0)
+    return max((JobDay(*cursor.fetchone()) for cursor in cursors), default=JobDay(0, 0))
 
 
 def give_back_credits(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:

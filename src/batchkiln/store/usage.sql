@@ -52,7 +52,10 @@ ON CONFLICT (job_id, day_start_at) DO UPDATE SET credits = job_day.credits + exc
 UPDATE job_day SET credits = credits - :credits WHERE job_id = :job_id AND day_start_at = :day;
 
 -- name: job_credits -- attempts without a record may be charged on any day (Law 6)
-SELECT coalesce((SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day), 0)
-    + coalesce((SELECT sum(quote_credits) FROM attempt
-                WHERE state IN ('sent', 'active')  -- the condition of the partial index
-                    AND generation_status IS NULL AND job_id = :job_id AND day_start_at <> :day), 0);
+SELECT
+    coalesce((SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day), 0)
+        + coalesce(sum(quote_credits) FILTER (WHERE day_start_at <> :day), 0) AS credits,
+    coalesce(sum(quote_credits), 0) AS unconfirmed
+FROM attempt
+WHERE state IN ('sent', 'active')  -- the condition of the partial index
+    AND generation_status IS NULL AND job_id = :job_id;

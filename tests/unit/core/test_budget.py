@@ -50,6 +50,16 @@ NOW = BudgetDecision(Affordable.NOW)
             BudgetDecision(Affordable.AFTER_RESET, BudgetLimit.OVER_JOB_DAY),
         ),
         (5, {"money": JobCredits(budget_per_day=10, today=5)}, NOW),
+        (
+            6,
+            {"money": JobCredits(budget_per_day=10, today=5, unconfirmed=4)},
+            BudgetDecision(Affordable.AFTER_RESET, BudgetLimit.OVER_JOB_DAY),
+        ),
+        (
+            6,
+            {"money": JobCredits(budget_per_day=10, today=5, unconfirmed=5)},
+            BudgetDecision(Affordable.WHEN_SETTLED, BudgetLimit.OVER_JOB_DAY),
+        ),
     ],
 )
 def test_verdict(cost: int, given: dict[str, Any], verdict: BudgetDecision) -> None:

@@ -13,6 +13,7 @@ from batchkiln.core.outcomes import REFUSALS_IN_A_ROW
 from batchkiln.core.queue_types import LostAttempt, NewAttempt
 from batchkiln.core.rate_limits import Limits, RequestKind, RequestNote, ServiceDay
 from batchkiln.core.responses import (
+    AccountBlocked,
     AccountProblem,
     GenerationStatus,
     IdempotencyConflict,
@@ -344,6 +345,18 @@ async def test_job_budget_is_never_overstepped(world: World) -> None:
     reserved, charged, refunded = world.money()
     assert (reserved, charged - refunded) == (0, 30)
     assert world.states() == {"done": 3, "rejected": 2}
+
+
+async def test_no_reset_is_awaited_that_leaves_no_credits_for_the_item(two: World) -> None:
+    """Law 6: what is in doubt counts in each day, and on a refused account only a person ends it: the run ends, too."""
+    two.service.say("create", Lost.REPLY, AccountBlocked(AccountProblem.KEY_REFUSED, NO))
+    two.enqueue("doubt", "waits", cost_credits=10, accounts=("a", "b"), budget_credits_per_day=15)
+    began_at = two.clock.instant
+
+    await two.run()
+
+    assert two.states() == {"submitting": 1, "queued": 1}
+    assert two.clock.instant - began_at < timedelta(hours=1)
 
 
 @pytest.mark.parametrize("budget", ["budget_credits", "budget_credits_per_day"])
