@@ -11,7 +11,7 @@ import click
 
 from batchkiln.cli.command import Common, command, set_up_logging
 from batchkiln.cli.enqueue import MANIFESTS
-from batchkiln.cli.output import is_terminal, print_json
+from batchkiln.cli.output import can_redraw, print_json
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import format_minute, plural
@@ -91,7 +91,7 @@ def _rehearse(
         manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common), kept, is_full=full
     )
     result = play(app, options)
-    if is_terminal(sys.stderr):
+    if can_redraw():
         sys.stderr.write("\r\x1b[K")
     _print_result(result, common, level=faults, seed=seed)
     if not result.is_sound:
@@ -137,7 +137,7 @@ def _print_result(result: "RehearsalResult", common: Common, *, level: str, seed
 
 def _progress(common: Common) -> Callable[[datetime, int], None]:
     """Return a callback that shows the virtual time on a terminal."""
-    if common.is_quiet or not is_terminal(sys.stderr):
+    if common.is_quiet or not can_redraw():
         return lambda _, __: None
 
     def print_progress(now: datetime, left: int) -> None:
