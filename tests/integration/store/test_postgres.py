@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from batchkiln.store.location import DatabaseUrl
 from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.postgres.connecting import ServerFacts, connect, start_checks, translated
 from batchkiln.store.postgres.postgres_session import CommitUnknown, PostgresSession
-from batchkiln.store.postgres.schema_updates import VERSION_KEY
+from batchkiln.store.postgres.schema_updates import VERSION_KEY, migrations, schema_version
 from batchkiln.store.postgres.server_database import PostgresDatabase
 from batchkiln.store.session import Session
 from batchkiln.store.writer import Writer
@@ -573,6 +574,25 @@ async def test_tables_of_another_program_are_left_alone() -> None:
 
         with pytest.raises(QueueUnusable, match="tables of another program"):
             migrate(foreign)
+
+
+@pytest.mark.parametrize("moment", [1, 2])
+async def test_a_queue_that_another_process_makes_meanwhile_is_no_other_programs(
+    monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """A worker that starts beside `migrate` finds none or all of it, whatever is made between two of its questions."""
+    with scratch("made_meanwhile") as empty, closing(connect(empty)) as looking:
+        ask, asked = PostgresSession.scalar, count(1)
+
+        def scalar(session: PostgresSession, sql: str) -> object:
+            answer = ask(session, sql)
+            if session is looking and next(asked) == moment:
+                migrate(empty)
+            return answer
+
+        monkeypatch.setattr(PostgresSession, "scalar", scalar)
+
+        assert schema_version(looking, empty) in {0, migrations()[-1][0]}
 
 
 @pytest.mark.parametrize(("version", "said"), [("999", "newer batchkiln"), ("1", "Run `batchkiln migrate`")])

@@ -29,10 +29,10 @@ def migrations() -> tuple[tuple[int, str], ...]:
 
 def schema_version(session: PostgresSession, url: DatabaseUrl) -> int:
     """Return the schema's version, 0 if there is no queue yet. Raise `QueueUnusable` if there are foreign tables."""
-    if not session.scalar(_IS_THERE):
-        if not session.scalar(_IS_FREE):
-            raise QueueUnusable(f"{url}: tables of another program are in this schema; choose another with search_path")
+    if session.scalar(_IS_FREE):  # first: a queue that another process makes now is there as a whole afterwards
         return 0
+    if not session.scalar(_IS_THERE):
+        raise QueueUnusable(f"{url}: tables of another program are in this schema; choose another with search_path")
     text = read_meta(session, VERSION_KEY)
     if text is None or not text.isdecimal():
         raise QueueUnusable(f"{url}: the tables are not a queue's; choose another database or schema")
