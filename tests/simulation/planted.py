@@ -403,6 +403,13 @@ BUGS: Final = (
         caught_by="tests/unit/store/test_attempts.py",  # a world for it comes once in thousands
     ),
     Bug(
+        "a read is recorded by the earliest time that it can be",
+        "store/attempts.py",
+        "to_milliseconds(request.latest or request.at)}",
+        "to_milliseconds(request.at)}",
+        caught_by="tests/unit/worker/test_reads.py",  # a world for it comes once in hundreds
+    ),
+    Bug(
         "a reset is awaited that makes no room",
         "core/budget.py",
         "is_room_made = money.unconfirmed + cost <= money.budget_per_day",

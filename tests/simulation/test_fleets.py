@@ -30,6 +30,14 @@ def test_fleet_keeps_all_promises(seed: int) -> None:
     assert outcome.counts["leases"]
 
 
+def test_account_of_a_worker_that_stood_still_while_it_asked_for_the_time_is_read_in_time() -> None:
+    """Service rule 4.4: it knew the time by half a minute only, and another worker goes on from its record."""
+    with silence():
+        outcome = play_fleet(draw_fleet(20261128000276))
+
+    assert outcome.violations == ()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 4, 7])
 def test_restored_database_pays_nothing_twice(seed: int) -> None:

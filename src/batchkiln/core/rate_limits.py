@@ -80,7 +80,8 @@ class RequestKind(StrEnum):
 class RequestNote:
     """A request that is about to be sent, as recorded beforehand (Law 5).
 
-    `days` holds the starts of the service days that may count it: one, or two around a reset.
+    `days` holds the starts of the service days that may count it: one, or two around a reset. `latest` is `at` by the
+    latest time that the service's clock may show; the next process of the account counts the poll interval from it.
     """
 
     account_id: int
@@ -90,6 +91,7 @@ class RequestNote:
     upload_files: int = 0
     upload_bytes: int = 0
     egress: str | None = None
+    latest: datetime | None = None  # None: as `at`
 
 
 @dataclass(frozen=True, slots=True)

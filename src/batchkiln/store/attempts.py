@@ -166,7 +166,7 @@ def record_request(
         count_in_days(connection, request)
         return
     if attempt_id is not None:
-        parameters = {"attempt_id": attempt_id, "now": to_milliseconds(request.at)}
+        parameters = {"attempt_id": attempt_id, "now": to_milliseconds(request.latest or request.at)}
         connection.execute(query("touch_attempt"), parameters)
     write_request(connection, request, keep_seconds=keep_seconds)
 

@@ -293,6 +293,7 @@ class AccountWorker:
             kind=kind,
             at=now.instant,
             days=self.rates.days(now),
+            latest=now.latest,
             upload_files=files,
             upload_bytes=size_bytes,
             egress=self.host.rates.egress,
@@ -311,7 +312,7 @@ class AccountWorker:
         now = self.ports.clock.now()
         if (now.instant - request.at).total_seconds() > STANDSTILL_SECONDS:
             further = tuple(day for day in self.rates.days(now) if day not in request.days)
-            again = replace(request, at=now.instant, days=further)
+            again = replace(request, at=now.instant, days=further, latest=now.latest)
             await self.ports.queue.record_request(again, attempt_id=attempt_id)
 
     @asynccontextmanager

@@ -22,7 +22,7 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.timestamps import EPOCH
+from batchkiln.core.timestamps import EPOCH, from_milliseconds
 from batchkiln.store import worker_store
 from batchkiln.store.database import in_snapshot
 from batchkiln.store.jobs import Jobs
@@ -387,3 +387,16 @@ async def test_outcome_counts_where_the_read_of_the_queue_after_it_fails(world: 
     assert world.states() == {"done": 2}
     assert world.service.charged == 20
     assert world.service.violations == []
+
+
+async def test_time_of_a_read_is_recorded_as_the_latest_that_it_can_be(tmp_path: Path) -> None:
+    """Service rule 4.4: the next process waits from there. A process that was suspended knows the time by a minute."""
+    world = World(tmp_path, clock=FakeClock(uncertainty=timedelta(minutes=1)))
+    world.enqueue()
+
+    await world.run()
+
+    arrived_at = max(request.at for request in world.service.requests if request.kind == "read")
+    recorded_at = from_milliseconds(world.rows("SELECT last_read_at FROM attempt")[0][0])
+    assert timedelta(seconds=59) < recorded_at - arrived_at <= timedelta(minutes=1)
+    world.close()
