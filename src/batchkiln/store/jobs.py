@@ -24,7 +24,7 @@ from batchkiln.store.row_types import instant, recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.shared_paths import local_path_of
 from batchkiln.store.sql import query
-from batchkiln.store.usage import job_credits
+from batchkiln.store.usage import job_credits, money_of
 
 if TYPE_CHECKING:
     from batchkiln.core.job import AttemptState, Recipe
@@ -397,16 +397,7 @@ class Jobs:
     def credits(self, job_name: str, day: datetime) -> JobCredits:
         """Return a job's credits as the planner sees them on a service day."""
         row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-        taken = job_credits(self._connection, row["id"], [day])
-        return JobCredits(
-            reserved=row["reserved"],
-            charged=row["charged"],
-            refunded=row["refunded"],
-            today=taken.credits,
-            unconfirmed=taken.unconfirmed,
-            budget=row["budget_credits"],
-            budget_per_day=row["budget_credits_per_day"],
-        )
+        return money_of(row, job_credits(self._connection, row["id"], [day]))
 
     def item_count(self, job_name: str) -> int:
         """Return how many items a job has. Raise `InputError` for an unknown job."""

@@ -5,7 +5,6 @@ from collections.abc import Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 
-from batchkiln.core.budget import JobCredits
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.polling import Kind, Observation
 from batchkiln.core.queue_types import Candidate, Outstanding, QueueView, Scope, Snapshot, Viewpoint
@@ -27,7 +26,7 @@ from batchkiln.store.row_types import (
 from batchkiln.store.selected_items import ask_selected, selected_heads, selected_queued, selected_ready_inputs
 from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
-from batchkiln.store.usage import ask_job_credits, most_credits
+from batchkiln.store.usage import ask_job_credits, money_of, most_credits
 
 ITEMS_LOOKED_AT = 5
 """Of each class, this many items are read for images to upload: one request takes five files (Service section 4)."""
@@ -128,7 +127,7 @@ class _Unwanted:
             return True
         if job["is_paused"] or not is_for(viewpoint, job):
             return True
-        money = _money(job, self.today)
+        money = money_of(job, most_credits(self.today))
         return (
             (job["max_cost_credits"] is not None and self.attempt.quote_credits > job["max_cost_credits"])
             or (money.budget is not None and money.committed > money.budget)
@@ -191,7 +190,7 @@ class _Class:
             order=order_of(row["item_order"]),
             cost=row["cost_credits"],
             cap=row["max_cost_credits"],
-            money=_money(row, self.today),
+            money=money_of(row, most_credits(self.today)),
             job_is_working=row["job_id"] in working_jobs,
             is_ready=is_ready,
             missing_inputs=missing,
@@ -233,19 +232,6 @@ def ready_inputs(connection: Session, account_id: int, input_ids: Sequence[int])
     """Return the inputs among `input_ids` that are uploaded to an account."""
     parameters = {"account_id": account_id, "input_ids": json.dumps(list(input_ids))}
     return {input_id for (input_id,) in connection.execute(query("ready_inputs"), parameters)}
-
-
-def _money(row: Row, today: Sequence[Cursor]) -> JobCredits:
-    taken = most_credits(today)
-    return JobCredits(
-        reserved=row["reserved"],
-        charged=row["charged"],
-        refunded=row["refunded"],
-        today=taken.credits,
-        unconfirmed=taken.unconfirmed,
-        budget=row["budget_credits"],
-        budget_per_day=row["budget_credits_per_day"],
-    )
 
 
 def outstanding(connection: Session, scope: Scope) -> Outstanding:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from batchkiln.core.budget import JobCredits
 from batchkiln.core.rate_limits import LONGEST_HOLD, DayUsage, LoggedRequest, RequestKind, RequestNote
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store.session import Cursor, Session
+from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
 
 _PRUNE_EVERY = 256
@@ -101,6 +102,19 @@ class JobDay(NamedTuple):
 def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> JobDay:
     """Return a job's usage of a daily budget; if several days may be the current one, the highest."""
     return most_credits(ask_job_credits(connection, job_id, days))
+
+
+def money_of(row: Row, taken: JobDay) -> JobCredits:
+    """Return a job's credits from its row and its usage of the day."""
+    return JobCredits(
+        reserved=row["reserved"],
+        charged=row["charged"],
+        refunded=row["refunded"],
+        today=taken.credits,
+        unconfirmed=taken.unconfirmed,
+        budget=row["budget_credits"],
+        budget_per_day=row["budget_credits_per_day"],
+    )
 
 
 def ask_job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> tuple[Cursor, ...]:
