@@ -65,6 +65,13 @@ def test_run_ends_when_only_a_person_can_free_the_credits_of_each_day() -> None:
     assert outcome.violations == ()
 
 
+def test_request_of_another_day_that_exceeds_its_jobs_credits_waits_for_the_next() -> None:
+    """A person has it sent again after the job has spent this day's credits on others. Law 6."""
+    _, outcome = play_seed(20261128002639, Options(days=2.0))
+
+    assert outcome.violations == ()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [16, 38, 40, 41])
 def test_worlds_in_which_a_few_are_tried_first_break_no_promise(seed: int) -> None:
