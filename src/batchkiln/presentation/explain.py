@@ -135,7 +135,8 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.SETTLING: (
         _BY_ITSELF
         + (
-            " when the items under way have ended; or raise the job's budget in the manifest, then `batchkiln run "
+            " when the items under way have ended, of which `batchkiln status {job}` shows those that need you; or "
+            "raise the job's budget in the manifest, then `batchkiln run "
             "{manifest}`"
         )
     ),

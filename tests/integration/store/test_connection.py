@@ -1,14 +1,13 @@
 """The queue file itself: what is refused, what is survived, what a commit means."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -76,7 +75,7 @@ def test_queue_that_another_process_makes_meanwhile_is_not_damaged(tmp_path: Pat
 
         def make_it(_: str) -> None:
             if next(statements) == moment:
-                with contextlib.suppress(sqlite3.OperationalError):  # locked while it is read
+                with suppress(sqlite3.OperationalError):  # locked while it is read
                     _migrate(other, *migrations()[0])
 
         looking.set_trace_callback(make_it)
