@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
+from batchkiln.core.errors import InputError
 from batchkiln.store import copying, misunderstood
 from batchkiln.store.attempt_journal import AttemptJournal
 from batchkiln.store.operations import cancel, retry
@@ -48,13 +49,13 @@ def ask_again(queue: Path) -> int:
     return len(asked)
 
 
-def end_doubts(queue: Path, service: Path) -> int:
+def end_doubts(queue: Path, service: Path, now: int) -> int:
     """End what was in doubt and is held: a person looks at the account, and sees what it was charged for.
 
     What the service made, or may still make under its key, is asked for again with the same request; what it would
     refuse, since its upload has expired meanwhile, is queued again. One for each account at a time, since only one can
-    be under way (Law 4). Where the history has an answer to every send, nothing was in doubt: the item stays held, and
-    is found. Return how many there were.
+    be under way (Law 4). What its job's daily budget has no room for is left for a later day (Law 6). Where the history
+    has an answer to every send, nothing was in doubt: the item stays held, and is found. Return how many there were.
     """
     with closing(sqlite3.connect(service / "service.db")) as books:
         made = dict(books.execute("SELECT key, generation_id FROM idempotency").fetchall())
@@ -71,7 +72,7 @@ def end_doubts(queue: Path, service: Path) -> int:
             if not is_refused and row["account_id"] in taken:
                 continue
             taken |= set() if is_refused else {row["account_id"]}
-            _end_holds(connection, [row], Decision.NOT_CREATED if is_refused else Decision.ASK_AGAIN)
+            _end_doubt(connection, row, Decision.NOT_CREATED if is_refused else Decision.ASK_AGAIN, now)
             ended += 1
     return ended
 
@@ -134,6 +135,18 @@ def _in_doubt(connection: Session) -> list[Row]:
         for row in _all_held(connection)
         if row["state"] == "disputed" and not row["generation_id"] and row["sends"] > row["answers_noted"]
     ]
+
+
+def _end_doubt(connection: Session, row: Row, decision: Decision, now: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        resolve(connection, row["job"], row["item"], decision, now=now)
+    except InputError as error:
+        connection.execute("ROLLBACK")
+        if "credits of today" not in str(error):
+            raise
+    else:
+        connection.execute("COMMIT")
 
 
 def _all_held(connection: Session) -> list[Row]:

@@ -411,10 +411,10 @@ BUGS: Final = (
     ),
     Bug(
         "a request of an earlier day is sent again beyond its job's daily budget",
-        "core/planner.py",
-        "    if queue.exceeds_job_day:\n",
+        "store/resolution.py",
+        "    if taken + quote > budget:\n",
         "    if False:\n",
-        caught_by="tests/unit/worker/test_strange_creates.py",  # a world for it comes once in thousands
+        caught_by="tests/unit/store/test_resolve.py",  # a world for it comes once in thousands
     ),
     Bug(
         "a reset is awaited that makes no room",

@@ -357,7 +357,7 @@ class World:
         if left and self.revoked_key is not None:
             give_up_unreachable(self.program_folder / "queue.db")
         self.copies.reach("deciding")
-        if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service"):
+        if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service", self.true_ms()):
             self.note("a person", f"ends {doubts} doubts")
             self.copies.reach("deciding")
         if unfetched := fetch_again(self.program_folder / "queue.db"):

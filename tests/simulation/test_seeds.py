@@ -65,8 +65,8 @@ def test_run_ends_when_only_a_person_can_free_the_credits_of_each_day() -> None:
     assert outcome.violations == ()
 
 
-def test_request_of_another_day_that_exceeds_its_jobs_credits_waits_for_the_next() -> None:
-    """A person has it sent again after the job has spent this day's credits on others. Law 6."""
+def test_request_of_another_day_is_only_sent_again_within_its_jobs_budget_of_the_day() -> None:
+    """A person asks for it after the job has spent this day's credits on others, and again on the next day. Law 6."""
     _, outcome = play_seed(20261128002639, Options(days=2.0))
 
     assert outcome.violations == ()

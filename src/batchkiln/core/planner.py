@@ -94,8 +94,7 @@ def _choose_resend(
 
     If every send was answered, nothing was created. The item then returns to the queue if its job no longer wants it or
     a cap, a budget or the account forbids it (Law 6). An attempt in doubt may be paid already, so no budget ends it: it
-    is resent (Law 2) until its key may be forgotten. `contact_at` is the API's last reply, or else the recording. If a
-    person has it resent on a later day, it may be charged to that day, and waits until it fits its job's daily budget.
+    is resent (Law 2) until its key may be forgotten. `contact_at` is the API's last reply, or else the recording.
     """
     today = max(account.rates.usage.credits, attempt.quote_credits)  # its quote may still be counted on an earlier day
     is_over_day = today > account.rates.limits.credits_per_day
@@ -107,8 +106,6 @@ def _choose_resend(
         return HandOver(attempt, NotBefore(now.monotonic))
     if account.permission.is_blocked:
         return WaitUntil(NotBefore(inf, WaitReason.ACCOUNT_BLOCKED))
-    if queue.exceeds_job_day:
-        return WaitUntil(NotBefore(account.rates.resets_at, WaitReason.JOB_DAY_CREDITS))
     return Replay(attempt, account.call_due(Call.CREATE, now))  # creates are never suspended, unlike quotes
 
 

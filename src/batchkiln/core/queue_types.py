@@ -55,9 +55,6 @@ class QueueView:
     candidates: tuple[Candidate, ...]
     downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
     is_unwanted: bool = False  # a paused or canceled job, a cap or a budget would now prevent the unresolved attempt
-    exceeds_job_day: bool = (
-        False  # the unresolved attempt, in doubt since an earlier day, exceeds its job's daily budget
-    )
     is_slot_held: bool = False  # the unresolved attempt's item is held until its API key is back
     has_lost: bool = False  # a restored copy of the queue lost an attempt of the account; its item is queued
 

@@ -52,19 +52,17 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
     row = next((row for row in all_unresolved if row["account_id"] == viewpoint.account_id), None)
     is_held = row is not None and row["item_state"] == ItemState.HELD
     attempt = attempt_of(row) if row is not None and not is_held else None
-    resend = _Resend.ask(connection, viewpoint, attempt, row, days) if row is not None and attempt is not None else None
+    wanted = _Unwanted.ask(connection, viewpoint, attempt, row["job_id"] if row else 0, days)
     candidates = [_Class.ask(connection, viewpoint, row, days) for row in queued]
     not_understood = ask_misunderstood(connection, viewpoint.account_id) if holds[0]["has_misunderstood"] else ()
     downloads = connection.execute(query("downloads"), own) if holds[0]["has_downloads"] else ()
     working_jobs = {row["job_id"] for row in all_unresolved}
-    is_unwanted, exceeds_job_day = (False, False) if resend is None else resend.obstacles(viewpoint)
     return Snapshot(
         queue=QueueView(
             unresolved=attempt,
             candidates=tuple(found for each in candidates if (found := each.candidate(viewpoint, working_jobs))),
             downloads=tuple(attempt_id for (attempt_id,) in downloads),
-            is_unwanted=is_unwanted,
-            exceeds_job_day=exceeds_job_day,
+            is_unwanted=wanted is not None and wanted.is_so(viewpoint),
             is_slot_held=is_held,
             has_lost=bool(holds[0]["has_lost"]),
         ),
@@ -93,8 +91,8 @@ def _usage(rows: Sequence[Row], day: datetime) -> DayUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Resend:
-    """Pending queries that decide whether an attempt without a generation id may be resent now."""
+class _Unwanted:
+    """Pending queries that decide whether an attempt that created nothing is still wanted."""
 
     attempt: Attempt
     job: Cursor
@@ -103,35 +101,38 @@ class _Resend:
 
     @classmethod
     def ask(
-        cls, connection: Session, viewpoint: Viewpoint, attempt: Attempt, row: Row, days: Sequence[datetime]
-    ) -> "_Resend | None":
-        """Send the queries. Return None if the attempt has an id, or is in doubt and its quote is counted today."""
-        if attempt.state is not AttemptState.SENT:
-            return None
-        if attempt.is_in_doubt and row["day_start_at"] in {to_milliseconds(day) for day in days}:
+        cls,
+        connection: Session,
+        viewpoint: Viewpoint,
+        attempt: Attempt | None,
+        job_id: int,
+        days: Sequence[datetime],
+    ) -> "_Unwanted | None":
+        """Send the queries. Return None for an attempt that is not resent, and for one that is always resent.
+
+        An attempt is always resent if it may have created a generation.
+        """
+        if attempt is None or attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
             return None
         job = connection.execute(query("job_of_item"), {"item_id": attempt.item_id})
         selected = None
-        if viewpoint.scope.is_selected and not attempt.is_in_doubt:
+        if viewpoint.scope.is_selected:
             selected = ask_selected(connection, attempt.item_id)
-        return cls(attempt, job, ask_job_credits(connection, row["job_id"], days), selected)
+        return cls(attempt, job, ask_job_credits(connection, job_id, days), selected)
 
-    def obstacles(self, viewpoint: Viewpoint) -> tuple[bool, bool]:
-        """Return `is_unwanted` and `exceeds_job_day` of `QueueView`."""
+    def is_so(self, viewpoint: Viewpoint) -> bool:
+        """Return whether job, selection, cap or budgets would prevent the attempt from being begun now."""
         job = self.job.fetchone()
+        if self.selected is not None and not self.selected.fetchone()[0]:
+            return True
+        if job["is_paused"] or not is_for(viewpoint, job):
+            return True
         money = money_of(job, most_credits(self.today))
-        exceeds_job_day = money.budget_per_day is not None and money.today > money.budget_per_day
-        if self.attempt.is_in_doubt:
-            return False, exceeds_job_day
-        is_unwanted = (
-            (self.selected is not None and not self.selected.fetchone()[0])
-            or bool(job["is_paused"])
-            or not is_for(viewpoint, job)
-            or (job["max_cost_credits"] is not None and self.attempt.quote_credits > job["max_cost_credits"])
+        return (
+            (job["max_cost_credits"] is not None and self.attempt.quote_credits > job["max_cost_credits"])
             or (money.budget is not None and money.committed > money.budget)
-            or exceeds_job_day
+            or (money.budget_per_day is not None and money.today > money.budget_per_day)
         )
-        return is_unwanted, False
 
 
 def durations(connection: Session, profile: str) -> list[tuple[Kind, Observation]]:

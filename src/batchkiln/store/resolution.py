@@ -11,11 +11,13 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import RESERVING, AttemptState
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import WITH_SERVICE, Event, ItemState
+from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.downloads import count_outputs
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, transition
+from batchkiln.store.usage import job_credits
 
 _OF_A_WRONG_ID: Final = (
     "a person entered it, and the service has never confirmed it. Run `batchkiln work`: once the service has denied "
@@ -23,6 +25,8 @@ _OF_A_WRONG_ID: Final = (
 )
 _GIVEN_UP: Final = ErrorInfo("given_up", "a person gave the item up while it was held")
 
+
+_DAY_MS: Final = 24 * 3600 * 1000  # of the days that began within one, only today's has not ended
 
 _SET_ASIDE: Final = ErrorInfo("set_aside", "a person stopped it before it had ended")
 """Other states that can be resolved, but only while no process runs the queue: a request may be in progress."""
@@ -176,6 +180,8 @@ def _ask_again(connection: Session, held: _Held, now: int) -> Resolved:
     if attempt["state"] not in {AttemptState.SENT, AttemptState.DISPUTED}:
         raise InputError(f"the attempt of {held.label} is {attempt['state']}: it is never sent again")
     _check_slot_free(connection, attempt)
+    if attempt["state"] == AttemptState.DISPUTED:  # a sent one counts in each day as it is
+        _check_daily_budget(connection, held, attempt, now)
     connection.execute(query("send_attempt_again"), {"attempt_id": attempt["id"], "now": now})
     state = _move(connection, held, Event.REPLAY_RESUMED, now, detail={"decided_by": "person"})
     return Resolved(state, attempt["id"], may_pay_again=True)
@@ -211,6 +217,30 @@ def _check_slot_free(connection: Session, attempt: Row) -> None:
         reason = f"the account is busy with {other['job']}/{other['item']}, and only one generation may be active"
         raise InputError(
             [Diagnostic(reason, remedy="resolve this one after the other has ended; `pause` stops new items")]
+        )
+
+
+def _check_daily_budget(connection: Session, held: _Held, attempt: Row, now: int) -> None:
+    """Raise `InputError` if the job's daily budget has no room for the quote (Law 6).
+
+    The service may have forgotten the attempt's key, and charge the request today. From now on, it counts in each day.
+    """
+    rows = connection.execute(query("daily_budget"), {"job_id": held.job_id, "since": now - _DAY_MS}).fetchall()
+    budget, quote = rows[0]["budget_credits_per_day"], attempt["quote_credits"]
+    days = [now if row["day_start_at"] is None else row["day_start_at"] for row in rows]
+    if budget is None or attempt["day_start_at"] in days:  # its quote is counted today
+        return
+    taken = job_credits(connection, held.job_id, [from_milliseconds(day) for day in days]).credits
+    if taken + quote > budget:
+        raise InputError(
+            [
+                Diagnostic(
+                    f"{held.label} may be charged {quote:,} credits if it is sent again, but its job has used "
+                    f"{taken:,} of its {budget:,} credits of today; nothing was changed",
+                    remedy="send it again after the daily reset, or raise budget.credits_per_day in the manifest, "
+                    "enqueue it, and send the item again",
+                )
+            ]
         )
 
 

@@ -1,5 +1,6 @@
 -- name: held_attempt  (the latest attempt that may still have created something)
-SELECT a.id, a.account_id, a.state, a.generation_id, a.generation_status, a.quote_credits, a.recorded_at
+SELECT a.id, a.account_id, a.state, a.generation_id, a.generation_status, a.quote_credits, a.recorded_at,
+       a.day_start_at
 FROM item AS i JOIN attempt AS a ON a.id = i.attempt_id
 WHERE i.id = :item_id;
 
@@ -13,6 +14,11 @@ UPDATE attempt SET state = 'disputed', ended_at = :now WHERE id = :attempt_id AN
 -- name: send_attempt_again  (a person has decided about the age of the idempotency key: the day starts again)
 UPDATE attempt SET state = 'sent', ended_at = NULL, contact_at = :now
 WHERE id = :attempt_id AND state IN ('sent', 'disputed');
+
+-- name: daily_budget  (with the days that the job spent credits on, of those that began after an instant)
+SELECT job.budget_credits_per_day, job_day.day_start_at
+FROM job LEFT JOIN job_day ON job_day.job_id = job.id AND job_day.day_start_at > :since
+WHERE job.id = :job_id;
 
 -- name: other_unresolved
 SELECT i.name AS item, j.name AS job

@@ -1,11 +1,16 @@
 """Ending a hold by what a person knows; money follows the decision."""
 
+from contextlib import nullcontext
+from typing import Final
+
 import pytest
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.resolution import Decision, resolve
 from support.queue_file import NOW, QueueFile, spec
+
+DAY_MS: Final = 24 * 3600 * 1000
 
 
 @pytest.fixture
@@ -216,3 +221,51 @@ def test_what_is_read_for_ever_can_be_given_up(job: QueueFile) -> None:
 
     assert (resolved.state, attempt(job, attempt_id)) == (ItemState.FAILED, ("abandoned", "gen-fox", 5))
     assert money(job) == (0, 5, 0)
+
+
+@pytest.mark.parametrize(("spent", "is_refused"), [(4, False), (5, False), (6, True)])
+def test_request_is_only_sent_again_if_it_fits_the_budget_of_today(
+    job: QueueFile, spent: int, *, is_refused: bool
+) -> None:
+    """The service may have forgotten its key, and charge it today. Law 6."""
+    attempt_id = conflict(job, "fox")
+    tomorrow = NOW + DAY_MS
+    job.connection.execute("UPDATE job SET budget_credits_per_day = 10")
+    job.connection.execute(
+        "INSERT INTO job_day (job_id, day_start_at, credits) VALUES (1, 0, 10), (1, ?, ?)", (NOW, spent)
+    )
+    job.connection.execute("UPDATE attempt SET day_start_at = 0")
+
+    with pytest.raises(InputError, match=f"used {spent} of its 10 credits of today") if is_refused else nullcontext():
+        resolve(job.connection, "birds", "fox", Decision.ASK_AGAIN, now=tomorrow - 1)
+    with nullcontext() if is_refused else pytest.raises(InputError, match="submitting"):
+        resolve(job.connection, "birds", "fox", Decision.ASK_AGAIN, now=tomorrow)
+
+    assert attempt(job, attempt_id)[0] == "sent"
+
+
+def test_requests_that_are_sent_again_together_fit_the_budget_of_a_day(job: QueueFile) -> None:
+    """The first one counts in each day from then on, sent or not. Law 6."""
+    conflict(job, "fox")
+    owl = job.send("owl", account="second")
+    job.end(owl, "disputed")
+    job.move("owl", Event.KEY_CONFLICT, code="idempotency_conflict")
+    job.connection.execute("UPDATE job SET budget_credits_per_day = 9")
+    resolve(job.connection, "birds", "fox", Decision.ASK_AGAIN, now=NOW + DAY_MS)
+
+    with pytest.raises(InputError, match="used 5 of its 9 credits of today"):
+        resolve(job.connection, "birds", "owl", Decision.ASK_AGAIN, now=NOW + DAY_MS)
+
+    assert job.item("owl")["state"] == "held"
+
+
+def test_request_that_is_counted_today_is_sent_again_whatever_is_left(job: QueueFile) -> None:
+    """Its quote is part of what the job has used."""
+    conflict(job, "fox")
+    job.connection.execute("UPDATE job SET budget_credits_per_day = 5")
+    job.connection.execute("INSERT INTO job_day (job_id, day_start_at, credits) VALUES (1, ?, 5)", (NOW - 1000,))
+    job.connection.execute("UPDATE attempt SET day_start_at = ?", (NOW - 1000,))
+
+    resolve(job.connection, "birds", "fox", Decision.ASK_AGAIN, now=NOW)
+
+    assert job.item("fox")["state"] == "submitting"

@@ -28,7 +28,6 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.misunderstood import ask_again
 from batchkiln.store.operations import preview_retry
 from batchkiln.store.resolution import Decision, resolve
@@ -302,23 +301,6 @@ async def test_person_has_the_same_request_sent_again(world: World) -> None:
     assert len(set(world.service.creates)) == 1
     assert world.service.charged == 10
     assert world.money() == (0, 10, 0)
-
-
-async def test_request_sent_again_by_a_person_waits_for_the_credits_of_its_job(world: World) -> None:
-    """Law 6: if its key is forgotten, it is charged today, and its job has spent the credits of today on others."""
-    world.service.lose_reply()
-    (asked,) = world.enqueue("asked", budget_credits_per_day=15)
-    await world.run_until_true(lambda: "outcome_unknown" in world.kinds(asked))
-    world.restart(after_seconds=KEY_REMEMBERED.total_seconds())
-    world.enqueue("other", budget_credits_per_day=15)
-    await world.run()
-    world.write(resolve, "job", asked, Decision.ASK_AGAIN, now=world.now_ms)
-    reset_at = world.day.reset_after(world.clock.instant)
-
-    await world.run()
-
-    assert world.states() == {"done": 2}
-    assert world.one("SELECT max(at) FROM event WHERE kind = 'accepted'") >= to_milliseconds(reset_at)
 
 
 async def test_contact_keeps_a_doubt_with_the_program(world: World) -> None:
