@@ -19,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from heapq import heapify, heapreplace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -30,6 +29,7 @@ import overhead
 import psycopg
 from bounds import best_detection, log_normal
 from figure import HEAD, Figure, at_most, below
+from msgspec.structs import replace
 from servers import STARTS_WITHIN_SECONDS, postgres
 from simulated import Generation, durations, generations_of
 

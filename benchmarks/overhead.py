@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any, cast
 from unittest import mock
 
 from figure import Figure
+from msgspec.structs import replace
 from scheduler import MANIFEST, bare_loop
 
 from batchkiln.api.app_context import AppContext

@@ -7,12 +7,13 @@ import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+import msgspec
 import orjson
 from aiohttp import hdrs, web
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from batchkiln_service.clock import ServiceClock, iso
@@ -35,8 +36,7 @@ MAX_RULES: Final = 1000  # compared with every request
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AdminContext:
+class AdminContext(Struct, frozen=True):
     """The objects that the operator's endpoints use."""
 
     base_url: str
@@ -269,4 +269,4 @@ def _rule_document(active: ActiveRule) -> dict[str, object]:
 
 
 def _json(body: object, status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json", charset="utf-8")
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json", charset="utf-8")

@@ -12,9 +12,11 @@ import itertools
 import math
 import random
 import time
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 
 class ServiceClock(Protocol):
@@ -29,8 +31,7 @@ class ServiceClock(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(Struct, frozen=True):
     """A service instant, the corresponding real instant, and the speed of service time from then on."""
 
     service_ms: int

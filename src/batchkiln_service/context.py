@@ -2,12 +2,12 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from msgspec import Struct, field
 
 from batchkiln_service.clock import RandomStream, ServiceClock
 from batchkiln_service.config import ServiceConfig
@@ -30,8 +30,7 @@ def new_id(prefix: str, token_bytes: Callable[[int], bytes]) -> str:
     return f"{prefix}_{token_bytes(12).hex()}"
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """The objects that all routes use. `origin` returns the URL origin of the storage for a request's client.
 
     `operator_url` returns the address of the operator's port, or None without one.

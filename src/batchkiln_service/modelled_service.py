@@ -5,11 +5,11 @@ same seed. A model refuses nothing: whatever the server would refuse raises `Not
 """
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
 import orjson
+from msgspec import Struct, field
 
 from batchkiln_service.api.generation_endpoints import PENDING_SECONDS
 from batchkiln_service.api.scripted_outcomes import MARKERS, with_prompt_directives
@@ -37,8 +37,7 @@ class NotModelledError(Exception):
     """The server would refuse the request, or the generation would never end: a model does neither."""
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(Struct):
     """The counted requests of one account toward one budget."""
 
     arrivals: list[int] = field(default_factory=list)

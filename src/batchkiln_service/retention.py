@@ -10,10 +10,11 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
+
+from msgspec import Struct
 
 from batchkiln_service.clock import ServiceClock
 from batchkiln_service.config import ServiceConfig
@@ -32,8 +33,7 @@ PAUSE_SECONDS: Final = 60.0
 _OURS: Final = re.compile(r"(?:gen|ast)_[0-9a-f]{24}(?:\..+)?|instant\..+\.part")
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """Retention periods in ms: of media from the end of their generation, of incomplete uploads from their link.
 
     `shortest_ms` is a lower bound on the time until a file that does not exist yet expires.

@@ -1,12 +1,12 @@
 """The report in a browser: what its search finds, and its pictures in large."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 

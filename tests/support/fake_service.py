@@ -10,11 +10,13 @@ import json
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set as AbstractSet
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.responses import (

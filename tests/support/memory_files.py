@@ -4,9 +4,10 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from batchkiln.core.job import InputFile, SavedFile, Sidecar
 from batchkiln.core.responses import DownloadBroken, DownloadTruncated, DownloadUnusable

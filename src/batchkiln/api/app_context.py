@@ -3,10 +3,11 @@
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from batchkiln.clock import boottime_seconds, machine_now, machine_suspended
 from batchkiln.config import Config
@@ -41,8 +42,7 @@ def outgoing_folder(queue: QueueLocation) -> Path:
     return Path(f"{local_path(queue)}.outgoing")
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """Clock, network and disk of the machine; a simulation replaces them."""
 
     wall: Callable[[], datetime] = machine_now
@@ -54,8 +54,7 @@ class Environment:
     seed: int | None = None  # seed of the random delays between retries
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestStep:
+class ManifestStep(Struct, frozen=True):
     """A step in reading a manifest, or in storing its new items.
 
     `items` are those so far. `phase` is the file that is read, or empty while `total` items are stored. `share` is the
@@ -73,8 +72,7 @@ class ManifestStep:
         return bool(self.phase)
 
 
-@dataclass(frozen=True, slots=True)
-class AppContext:
+class AppContext(Struct, frozen=True):
     """The context of a command. `profile` is --profile, which takes precedence over a manifest's profile.
 
     If `output_root` is set, as in a rehearsal, all files go there, in a folder per job, and not where the manifests

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.api.app_context import AppContext, ManifestStep
 from batchkiln.api.shared_folder_check import check_shared_folder
@@ -26,8 +27,7 @@ CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
 """Reads the catalogue of a profile's service through an account; returns None if it is not available."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadManifest:
+class ReadManifest(Struct, frozen=True):
     """A manifest, its profile, and the service's catalogue if known."""
 
     manifest: Manifest
@@ -45,8 +45,7 @@ _ITEMS_OF_A_STEP: Final = 1_000
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Applied(Shown):
+class Applied(Shown, Struct, frozen=True):
     """The result of applying one manifest.
 
     `taken` lists existing files in the job's folder whose names the first new items would use.

@@ -8,12 +8,13 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from getpass import getuser
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.api.app_context import outgoing_folder
 from batchkiln.api.item_selection import IDS, ids_of, member_of, texts_of
@@ -73,8 +74,7 @@ class Action(StrEnum):
     UNPAUSE = "unpause"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """The question before a change. `number` is the number of changes; 0 means that nothing would change.
 
     `cost` is a sentence about credits. `figures` are the numbers that the person agrees to, in a fixed order for each
@@ -114,8 +114,7 @@ class Question:
         )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FetchReport(Shown):
+class FetchReport(Shown, Struct, frozen=True):
     """The result of looking for files that are gone from the disk, or are not as recorded.
 
     `present` is the number of files that exist, and `fetched` the number of items that the next run downloads again at

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Set as AbstractSet
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 import structlog
 from aiohttp import ClientSession
+from msgspec import Struct
 
 import batchkiln
 from batchkiln.api.app_context import AppContext, kept_seconds
@@ -44,8 +44,7 @@ CHECK_INTERVAL_SECONDS: Final = 60.0
 log = structlog.get_logger()
 
 
-@dataclass(slots=True)
-class ServiceRuntime:
+class ServiceRuntime(Struct):
     """A profile in use: base URL, clock, store, machine-wide rate limit and reply mapping."""
 
     profile: Profile

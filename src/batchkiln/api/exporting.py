@@ -3,8 +3,9 @@
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.exports import Export, ExportOptions, ExportResult, JobFacts, LeftOut, SchemaInference
@@ -28,13 +29,15 @@ class ExportStopped(Exception):
     """The caller stopped the export. Files that were exported stay."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportCallbacks:
+class ExportCallbacks(Struct, frozen=True):
     """Callbacks for progress: an output was left out, an item's metadata were read, a row was exported."""
 
     on_left_out: Callable[[LeftOut], None] = lambda _: None
     on_metadata_read: Callable[[], None] = lambda: None
     on_row: Callable[[DatasetRow], None] = lambda _: None
+
+
+_UNOBSERVED: Final = ExportCallbacks()
 
 
 def export_job(
@@ -44,7 +47,7 @@ def export_job(
     stop: threading.Event,
     *,
     wanted: Filter,
-    callbacks: ExportCallbacks = ExportCallbacks(),
+    callbacks: ExportCallbacks = _UNOBSERVED,
 ) -> ExportResult:
     """Export in the reader's thread: read rows page by page, and check their files between pages.
 

@@ -1,9 +1,11 @@
 """The items of a job that a person chooses by state, error code, metadata and verdict."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Literal, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
@@ -61,8 +63,7 @@ def ids_of(items: Iterable[str] | None) -> tuple[str, ...]:
     return ids
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSelection:
+class ItemSelection(Struct, frozen=True):
     """The items that the options choose: those in some states, or in all, that match a filter."""
 
     states: tuple[ItemState, ...] = ()

@@ -9,11 +9,12 @@ import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from dataclasses import replace
 from datetime import datetime, time
 from io import BytesIO
 from math import inf
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar, Unpack, get_args
+
+from msgspec.structs import replace
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests

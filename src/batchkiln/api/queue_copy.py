@@ -1,7 +1,8 @@
 """Moving an idle queue between a file and a database."""
 
 import socket
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from batchkiln.api.app_context import outgoing_folder
 from batchkiln.clock import machine_now
@@ -13,8 +14,7 @@ from batchkiln.store import DatabaseUrl, QueueLocation, copy_queue as copy_rows,
 __all__ = ["QueueCopied", "copy_queue", "keep_queue"]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueCopied:
+class QueueCopied(Struct, frozen=True):
     """The result of a move. `missing_images` still have to be uploaded, but are not at the paths in their manifests.
 
     `staged` counts the complete files that were moved, and are to be written to a URL. Others are on the machines

@@ -3,9 +3,10 @@
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from batchkiln.clock import machine_now
 from batchkiln.core.states import AT_REST, ItemState
@@ -34,8 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ItemReport:
+class ItemReport(Struct, frozen=True):
     """One item with its job, its context and the requests of its attempts, from one snapshot."""
 
     detail: "ItemDetail"

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from batchkiln.api.item_selection import ItemSelection
 from batchkiln.api.reading import QueueReader
@@ -24,8 +25,7 @@ _CHUNK: Final = 50
 """Items read and drawn at a time. A small chunk keeps Ctrl-C responsive and memory use constant."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOptions:
+class ReportOptions(Struct, frozen=True):
     """The first page's path, the items per page, and the items that a person chose, or all."""
 
     target: Path
@@ -33,8 +33,7 @@ class ReportOptions:
     selection: ItemSelection = field(default_factory=ItemSelection)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     """The ids of the chosen items, or None for all, and the API keys to remove from texts."""
 
     ids: Sequence[int] | None

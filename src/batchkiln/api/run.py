@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec import Struct, field
 
 from batchkiln.clock import machine_now
 from batchkiln.config import Traces
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from batchkiln.worker.run_state import RunState
 
 
-@dataclass(frozen=True, slots=True)
-class Until:
+class Until(Struct, frozen=True):
     """The condition that stops a run early.
 
     `is_budget` stops it when today's credits are spent. `at` is an instant, or a time of day (UTC), of which the next
@@ -47,8 +46,7 @@ class Until:
         return today if today > now else today + timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """The options of a run. `max_credits` limits its spending; `is_forever` waits for more work.
 
     Without any reply of the service for `contact_seconds` of real time, the run ends; None waits forever.
@@ -101,8 +99,7 @@ def contact_limit(given: float | None, *, is_forever: bool = False) -> float | N
 _NEEDS_DECISION: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RunResult(Shown):
+class RunResult(Shown, Struct, frozen=True):
     """The result of a run. `exit_status` is that of the command `run`, or, for the whole queue, of `work`.
 
     A run of the whole queue has the `views` of the jobs on which it worked, and its `exit_status` covers only these:

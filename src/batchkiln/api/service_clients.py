@@ -4,11 +4,11 @@ With one API key under two names, two generations would be active at once, and e
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
+from msgspec import Struct
 
 from batchkiln.client import ReplyClock, ReplyMapping, RequestMeter, ServiceClient, fingerprint
 from batchkiln.config import KeySource, Profile
@@ -50,8 +50,7 @@ def new_service_client(
 _PORTS: Final = frozenset({80, 443})
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPlace:
+class KeyPlace(Struct, frozen=True):
     """An API key of a profile's account, and the place of its configuration."""
 
     profile: Profile
@@ -63,8 +62,7 @@ class KeyPlace:
         return f"{self.profile.name}/{self.account} ({self.source})"
 
 
-@dataclass(frozen=True, slots=True)
-class SharedKey:
+class SharedKey(Struct, frozen=True):
     """One API key in two places."""
 
     first: KeyPlace

@@ -6,12 +6,13 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, Literal, ParamSpec
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.cli.output import (
     is_terminal,
@@ -40,8 +41,7 @@ _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _SERVER_QUIET_HELP: Final = "No log line per request, only warnings and errors."
 
 
-@dataclass(frozen=True, slots=True)
-class Common:
+class Common(Struct, frozen=True):
     """The values of the common options. `verbosity` is the number of -v minus the number of -q."""
 
     queue: "QueueLocation"

@@ -3,10 +3,10 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from batchkiln.api import ApplyOptions
 from batchkiln.api.apply_manifests import Applied, describe_taken_files

@@ -6,11 +6,11 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from batchkiln.cli.command import Common, Signals, command, run_async
 from batchkiln.cli.output import is_terminal, print_json, print_status

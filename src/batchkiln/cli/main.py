@@ -4,11 +4,11 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from importlib import import_module
 from typing import Any, Final
 
 import click
+from msgspec.structs import asdict
 
 from batchkiln.cli.command import common_options
 from batchkiln.cli.output import print_error, print_json_lines, print_status, write_status_as_json

@@ -1,8 +1,9 @@
 """The progress of reading and storing a large manifest."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from batchkiln.api.app_context import AppContext, ManifestStep
 from batchkiln.cli.command import Common

@@ -2,9 +2,9 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
+from msgspec import Struct
 
 from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.cli.command import Common, command, run_async
@@ -73,8 +73,7 @@ class PlanFailed(BatchkilnError):
     """An error of `plan --detailed-exitcode`, which has an exit status of its own: 1 (contract, section 10)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Few:
+class _Few(Struct, frozen=True):
     """The selected items, and the number of them to show in full."""
 
     selection: Selection

@@ -9,6 +9,8 @@ from math import inf
 from pathlib import Path
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from batchkiln.api import LoggedEvent, UnderWay
 from batchkiln.cli.output import print_status
 from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
@@ -45,8 +47,7 @@ _ERROR_WAITS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerState:
+class WorkerState(Struct, frozen=True):
     """One account during a run: its usage and limits, and the wait of its slot.
 
     `until` is the wait's end in service time, and `wait_seconds` the real time that is left.

@@ -1,8 +1,7 @@
 """`batchkiln queue copy`: move a queue between a file and a database."""
 
-from dataclasses import asdict
-
 import click
+from msgspec.structs import asdict
 
 from batchkiln.api.queue_copy import copy_queue, keep_queue
 from batchkiln.cli.command import Common, command, location_of

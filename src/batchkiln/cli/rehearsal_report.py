@@ -1,9 +1,9 @@
 """The result of a rehearsal as text, and as the JSON document of `rehearse --json`."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any, Final
 
+from msgspec.structs import asdict
 from rich.table import Table
 from rich.text import Text
 

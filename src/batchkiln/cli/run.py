@@ -3,12 +3,12 @@
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
 import click
+from msgspec import Struct
 
 from batchkiln.api import ApplyOptions, OnChange
 from batchkiln.api.apply_manifests import Applied
@@ -203,8 +203,7 @@ def run(
     return run_async(_run(common, manifests, options, run_options, mode))
 
 
-@dataclass(frozen=True, slots=True)
-class _RunMode:
+class _RunMode(Struct, frozen=True):
     """The interactive options of a run.
 
     `is_asking`: ask for confirmation first. `is_unchecked`: do not check items against the service's catalogue.

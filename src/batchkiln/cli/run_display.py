@@ -5,11 +5,12 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from batchkiln.api import hide_passwords
 from batchkiln.api.run import Run, RunResult, left_of

@@ -1,10 +1,10 @@
 """`batchkiln serve`: the commands of the local service, with this program's options, output and log."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from batchkiln.cli.command import Common, ServerCommand, common_of, set_up_logging
 from batchkiln.cli.output import print_exact, print_json, print_json_lines, print_result, print_status

@@ -11,10 +11,11 @@ import platform
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import asdict
 
 from batchkiln.api import SCHEMA_VERSION, SQLITE_VERSION, RequestRecord
 from batchkiln.client import fingerprint

@@ -7,9 +7,10 @@ missing.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from html import unescape
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.client.http_response import NOT_JSON, RawReply
 from batchkiln.client.json_tree import normalize_fields, normalize_name, read_text
@@ -37,8 +38,7 @@ _QUOTED: Final = re.compile(r"""(?<!\w)["'`](?=\S+\s)[^"'`]{3,2000}["'`](?!\w)""
 _EMPTY_CODES: Final = frozenset({"aboutblank", "error", "errors", "failed", "failure", "fail", "false", "object"})
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorTexts:
+class ErrorTexts(Struct, frozen=True):
     """The texts of an error body: codes as lower-case words, and all sentences on one line."""
 
     codes: tuple[str, ...]

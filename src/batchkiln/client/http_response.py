@@ -4,15 +4,17 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from http import HTTPStatus
-from typing import Final
+from typing import ClassVar, Final
+
+from msgspec import field
 
 from batchkiln.client.json_tree import read_instant, read_number, unwrap, walk
 from batchkiln.core.rate_limits import LONGEST_HOLD
+from batchkiln.core.redacted import Redacted
 
 
 class NotJson(Enum):
@@ -24,14 +26,15 @@ class NotJson(Enum):
 NOT_JSON: Final = NotJson.NOT_JSON
 
 
-@dataclass(frozen=True, slots=True)
-class RawReply:
+class RawReply(Redacted, frozen=True):
     """A reply's status, headers (lower-case names) and whole body. `secrets` are removed from texts that are kept."""
 
+    hidden: ClassVar = frozenset({"headers", "body", "secrets"})
+
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    body: bytes = field(default=b"", repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    secrets: tuple[str, ...] = ()
 
     @property
     def is_success(self) -> bool:

@@ -4,11 +4,11 @@ import os
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Final
 
 import aiohttp
+from msgspec import Struct, field
 
 import batchkiln
 
@@ -16,8 +16,7 @@ import batchkiln
 _CONNECTIONS_MAX: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Timeouts in real seconds: networks do not run at a rehearsal's speed."""
 
     connect_seconds: float = 10
@@ -98,8 +97,7 @@ def _send_once() -> aiohttp.TraceConfig:
     return trace
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(Struct, frozen=True):
     """The trace context of a request. `guard` is called right before sending, and may raise to prevent it."""
 
     guard: Callable[[], None] | None = None
@@ -161,8 +159,7 @@ BOUNDS_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 NO_REPLY: Final = "no_reply"
 
 
-@dataclass(slots=True)
-class Latencies:
+class Latencies(Struct):
     """A histogram of one endpoint's latencies: one count per bound, and a last one for all longer requests."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_SECONDS) + 1))
@@ -174,8 +171,7 @@ class Latencies:
         self.total_seconds += seconds
 
 
-@dataclass(slots=True)
-class RequestMeter:
+class RequestMeter(Struct):
     """This process's requests by endpoint (the first segment of the path, never an id) and status.
 
     Durations are service seconds: real seconds, except in a rehearsal.

@@ -8,10 +8,11 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 DEPTH_MAX: Final = 12
 NODES_MAX: Final = 5000
@@ -49,8 +50,7 @@ def normalize_fields(document: Mapping[str, object]) -> dict[str, object]:
     return fields
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JsonNode:
+class JsonNode(Struct, frozen=True, eq=False):
     """A value and its path. `name` is the normalized name of the nearest field; entries of lists have the list's."""
 
     path: Path

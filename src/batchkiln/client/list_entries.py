@@ -5,8 +5,9 @@ with one anchor only. Lists and maps elsewhere with one member per file add thes
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.client.json_tree import (
     DEPTH_MAX,
@@ -27,8 +28,7 @@ SCALARS_MAX: Final = 500
 _POSITIONS: Final = frozenset({"index", "position", "order", "number", "sequence", "seq", "idx", "ordinal", "file"})
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True):
     """The data about one file in a reply: the anchor, and the parts of the document about this file alone."""
 
     anchor: JsonNode

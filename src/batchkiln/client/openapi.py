@@ -8,9 +8,10 @@ because they are read by their structure, whatever the document says.
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from batchkiln.client.asset_ids import name_score
 from batchkiln.client.json_tree import Path, normalize_name
@@ -37,8 +38,7 @@ _DESCRIBED_POINTS: Final = 200  # for a description that names the asset id; a n
 _DESCRIBED_KEY_POINTS: Final = 190  # for a description of a map by asset id
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """A call of the client, and the fields that it sends. Every run uses the calls that are `required`."""
 
     method: str
@@ -62,8 +62,7 @@ _CALLS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """A difference between document and client. If `is_breaking`, requests would fail or could be charged twice."""
 
     what: str

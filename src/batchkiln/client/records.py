@@ -5,9 +5,10 @@ record, neither is used: polling a wrong id would lose the generation that was p
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from batchkiln.client.error_responses import read_error_object
 from batchkiln.client.http_response import RawReply
@@ -74,8 +75,7 @@ _ENVELOPE_MARKS: Final = frozenset({"status", "success", "ok", "message", "code"
 _POINTS: Final[Mapping[str, int]] = {"cost": 20, "model": 15, "outputs": 15, "createdat": 10}
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     node: JsonNode
     fields: Mapping[str, object]
     documented: frozenset[str]  # besides id and status

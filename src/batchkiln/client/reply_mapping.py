@@ -1,20 +1,19 @@
 """Finds fields in one service's replies by the user's rules and by hints from the service's OpenAPI document."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
 import jmespath
 from jmespath.exceptions import JMESPathError
+from msgspec import Struct, field
 
 from batchkiln.core.response_rules import RefusalMeaning, ReplyField, ReplyRules
 
 _FAULTS: Final = (JMESPathError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldHints:
+class FieldHints(Struct, frozen=True):
     """Paths of fields according to the service's OpenAPI document; empty for fields that it does not describe.
 
     A path is the normalized names down to the field, without lists. `*` stands for any key of a map; as the last step
@@ -25,14 +24,13 @@ class FieldHints:
     balance: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class ReplyMapping:
+class ReplyMapping(Struct):
     """The user's rules, which are authoritative, and the OpenAPI hints, which are tried before guessing.
 
     `hints` is replaced as a whole when the service's OpenAPI document has been read.
     """
 
-    rules: ReplyRules = field(default_factory=ReplyRules)
+    rules: ReplyRules = ReplyRules()
     hints: FieldHints = field(default_factory=FieldHints)
 
     def has(self, name: ReplyField) -> bool:

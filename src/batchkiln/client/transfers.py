@@ -4,11 +4,11 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
 import aiohttp
+from msgspec import Struct
 from yarl import URL
 
 from batchkiln.client.http_session import NETWORK_ERRORS, Timeouts, describe_network_error
@@ -42,8 +42,7 @@ UNENCRYPTED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LinkGuard:
+class LinkGuard(Struct, frozen=True):
     """Decides which links are followed: a file that was requested over https is not fetched over plain http.
 
     `origin` is the service's own address. If that is plain http, http links reveal nothing more.

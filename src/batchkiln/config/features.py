@@ -2,17 +2,17 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
+
+from msgspec import Struct, field
 
 from batchkiln.config.model import Address, KeySource, is_web
 from batchkiln.core.errors import InputError
 from batchkiln.object_storage import StorageSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Notifier:
+class Notifier(Struct, frozen=True):
     """A recipient of notifications: an Apprise URL or a webhook, never both. If `events` is None, it gets all kinds."""
 
     name: str
@@ -42,8 +42,7 @@ class Notifier:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """The program `on_saved` with its bounds. `command` has fields in braces; it runs in `folder`, without a shell.
 
     `at_once` is the number of programs at a time. It can have one item made again at most `redos` times, and all items
@@ -64,8 +63,7 @@ class Hook:
     redo_credits: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectStorage:
+class ObjectStorage(Struct, frozen=True):
     """The options of fsspec's file systems by scheme, and the bytes that local copies of objects may have.
 
     An option's value is a text, number, truth value, mapping, or the place of a secret.

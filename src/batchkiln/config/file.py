@@ -3,15 +3,17 @@
 It is imported only when a file is read, because importing pydantic is slow.
 """
 
+import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, get_args, get_type_hints
 
 import jmespath
 from jmespath.exceptions import JMESPathError
+from msgspec.structs import fields, replace
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -545,7 +547,7 @@ def _annotations(model: Any) -> Mapping[str, Any]:  # noqa: ANN401  a model, a d
     if not is_dataclass(model):
         return {}
     hints = get_type_hints(model)
-    return {field.name: hints[field.name] for field in fields(model)}
+    return {field.name: hints[field.name] for field in dataclasses.fields(model)}
 
 
 def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that the annotation names, or None

@@ -1,14 +1,16 @@
 """The settings of the HTTP server: tokens with their scopes, the address, trusted proxies, and readable files."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from batchkiln.core.errors import InputError
+from batchkiln.core.redacted import Redacted
 
 if TYPE_CHECKING:
     from batchkiln.config.model import KeySource
@@ -27,15 +29,16 @@ class AccessScope(StrEnum):
     DECIDE = "decide"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpToken:
+class HttpToken(Redacted, frozen=True):
     """A bearer token: its SHA-256 hash in hex, or the place where the token is stored (Law 8)."""
+
+    hidden: ClassVar = frozenset({"sha256"})
 
     name: str
     scopes: frozenset[AccessScope]
-    sha256: str | None = field(default=None, repr=False)
+    sha256: str | None = None
     source: "KeySource | None" = None
-    folder: Path = field(default_factory=Path)
+    folder: Path = Path()
 
     @property
     def is_found(self) -> bool:
@@ -61,8 +64,7 @@ class HttpToken:
         return token_digest(token)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
+class HttpSettings(Struct, frozen=True):
     """The settings of the dashboard's server. Without tokens, the HTTP interface is off.
 
     `host` and `port` are the address to listen on; without a port, the default or a free one. `public_url` is the

@@ -1,20 +1,23 @@
 """The configuration as used: profiles, accounts, keys, notifiers and tracing (contract, section 6).
 
-The classes are plain dataclasses, so that a command that reads no configuration file imports no pydantic. A secret is
-named by the place where it is stored, and is read only when it is needed (Law 8).
+None of them needs pydantic, so that a command that reads no configuration file does not import it. A secret is named by
+the place where it is stored, and is read only when it is needed (Law 8).
 """
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from batchkiln.core.errors import InputError, InputErrors
 from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.redacted import Redacted
 from batchkiln.core.response_rules import ReplyRules
 from batchkiln.core.suggestions import closest, did_you_mean
 
@@ -102,8 +105,7 @@ class KeyNotFound(InputError):
         self.places = places
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """A service and the accounts that use it. Without `base_url` it is the local service, embedded in this process.
 
     `scale` is the configured number of service seconds per real second, or None. Relative key files are resolved
@@ -116,13 +118,13 @@ class Profile:
     name: str
     base_url: str | None = None
     accounts: tuple[Account, ...] = ()
-    limits: Limits = field(default_factory=Limits)
-    day: ServiceDay = field(default_factory=ServiceDay)
+    limits: Limits = Limits()
+    day: ServiceDay = ServiceDay()
     scale: float | None = None
     allows_http: bool = False
-    folder: Path = field(default_factory=Path)
+    folder: Path = Path()
     allow_http_links: bool = False
-    replies: ReplyRules = field(default_factory=ReplyRules)
+    replies: ReplyRules = ReplyRules()
     credit_price: "CreditPrice | None" = None
     proxy: "Address | str | None" = None
 
@@ -176,13 +178,14 @@ class Profile:
             errors.raise_found()
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Redacted, frozen=True):
     """A URL that may itself grant access: as plain `text`, or by the `source` where it is stored."""
 
-    text: str | None = field(default=None, repr=False)
+    hidden: ClassVar = frozenset({"text"})
+
+    text: str | None = None
     source: KeySource | None = None
-    folder: Path = field(default_factory=Path)
+    folder: Path = Path()
 
     def read(self) -> str | None:
         """Return the URL, or None if its source is empty."""
@@ -193,8 +196,7 @@ class Address:
         return "the configuration" if self.source is None else str(self.source)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSetting:
+class QueueSetting(Struct, frozen=True):
     """The queue's settings: its location, and the options for a queue in a database.
 
     `may_lose_commits` accepts a server that may lose commits. `shared_dir`: the folder of all results and input images,
@@ -206,14 +208,15 @@ class QueueSetting:
     shared_dir: Path | str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Traces:
+class Traces(Redacted, frozen=True):
     """The destination of exported spans: a collector's base URL, or None to use OpenTelemetry's own variables.
 
     The URL may itself grant access, so it is never shown.
     """
 
-    endpoint: str | None = field(default=None, repr=False)
+    hidden: ClassVar = frozenset({"endpoint"})
+
+    endpoint: str | None = None
 
 
 class Config:

@@ -1,9 +1,10 @@
 """The planner's view of one account at one moment: its limits, its waits and its permissions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from batchkiln.core.budget import Affordable, BudgetDecision, BudgetLimit, check_budget
 from batchkiln.core.calls import Call, Misunderstood
@@ -19,8 +20,7 @@ KEPT_FOR_POLLS: Final = 8
 """Places of the reads' minute that quotes leave free: a poll every ten seconds, and reads for links."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallWaits:
+class CallWaits(Struct, frozen=True):
     """The back-offs of single calls after failures, in addition to the waits that the service imposed.
 
     `quotes` is keyed by recipe id, `inputs` by the id of an image to upload.
@@ -31,8 +31,7 @@ class CallWaits:
     inputs: Mapping[int, NotBefore] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(Struct, frozen=True):
     """The permissions of an account in this run. `credits_left` is the rest of --max-credits; None without it."""
 
     may_start: bool = True
@@ -41,8 +40,7 @@ class Permission:
     credits_left: int | None = None  # this account's unresolved attempt included
 
 
-@dataclass(frozen=True, slots=True)
-class AccountView:
+class AccountView(Struct, frozen=True):
     """One account's limits and waits. All moments are monotonic.
 
     `last_touched_at` is when the last request about the active generation ended; None if there was none.

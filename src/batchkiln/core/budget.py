@@ -1,11 +1,11 @@
 """Checks whether a quote fits the cap, the job's budgets and the day's credits (Law 6; contract, section 7)."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class JobCredits:
+
+class JobCredits(Struct, frozen=True):
     """A job's credits. `reserved`: sent, outcome unknown. `charged`: accepted. `refunded`: verified failures.
 
     `today` is the number of credits that the job reserved on the current service day, verified failures included.
@@ -49,8 +49,7 @@ class BudgetLimit(StrEnum):
     OVER_DAY = "over_day_budget"
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetDecision:
+class BudgetDecision(Struct, frozen=True):
     """Whether a quote can be paid, and the limit that prevents it; `obstacle` is None for `NOW`."""
 
     fit: Affordable

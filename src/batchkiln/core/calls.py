@@ -1,8 +1,9 @@
 """The service's calls that fail independently of each other, calls whose replies cannot be read, and outages."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Call(StrEnum):
@@ -26,8 +27,7 @@ class Call(StrEnum):
         return self in {Call.QUOTE, Call.UPLOAD, Call.COMPLETION}
 
 
-@dataclass(frozen=True, slots=True)
-class Misunderstood:
+class Misunderstood(Struct, frozen=True):
     """A call whose successes repeatedly could not be read (Law 10).
 
     `shape` is the reply's names and types without values. `remedy` holds the configuration lines to add; empty if none
@@ -42,16 +42,14 @@ class Misunderstood:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(Struct, frozen=True):
     """A time in which the service does not answer an account's calls. `reason` describes the last failure noticed."""
 
     since: datetime
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PastOutage:
+class PastOutage(Struct, frozen=True):
     """An outage of a profile's service that has ended. Both instants are service time."""
 
     profile: str

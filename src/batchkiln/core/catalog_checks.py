@@ -7,8 +7,9 @@ that could not be read gives no objection: the service decides (contract, sectio
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.job import Mode, Recipe
 from batchkiln.core.provider import DOCUMENTED_MODELS
@@ -22,8 +23,7 @@ _SIZE: Final = re.compile(r"(\d{1,5})\s*[x\u00d7*]\s*(\d{1,5})|(\d{3,4})p|(\d{1,
 _RATIO: Final = re.compile(r"(\d{1,3})\s*[:x/]\s*(\d{1,3})")
 
 
-@dataclass(frozen=True, slots=True)
-class Objection:
+class Objection(Struct, frozen=True):
     """A conflict between a request and the catalog. `field` is `model`, `mode`, `inputs`, `prompt` or a parameter.
 
     `is_clear` means that the service would refuse the request by any reading of the catalog; otherwise it might.
@@ -35,8 +35,7 @@ class Objection:
     is_clear: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedObjection:
+class PlacedObjection(Struct, frozen=True):
     """An objection and its place: `line` and `column` count from 1; `column` is None for a whole line."""
 
     file: str
@@ -47,8 +46,7 @@ class PlacedObjection:
     is_clear: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalogue(Struct, frozen=True):
     """The models of one profile's service, by id."""
 
     profile: str

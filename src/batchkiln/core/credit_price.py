@@ -1,15 +1,15 @@
 """The price of a credit in money, as a person states it. The program shows it and decides nothing by it."""
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Self
+
+from msgspec import Struct
 
 _FORM: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?([A-Z]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class CreditPrice:
+class CreditPrice(Struct, frozen=True):
     """The price of one credit; `currency` is a code of three letters, such as `EUR`."""
 
     amount: Decimal

@@ -16,11 +16,12 @@ interval (Service rule 4.4). What is too uncertain to gain anything is polled ev
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, repeat
 from math import ceil, erf, exp, inf, log, sqrt
 from operator import mul, sub
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from batchkiln.core.polling import Observation
 
@@ -46,8 +47,7 @@ _RENEWAL: Final = 0.03  # share of the trust that returns to the first with each
 _ANY_VARIATION: Final = tuple(1 / len(_SPREADS) for _ in _SPREADS)
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
+class Guess(Struct, frozen=True):
     """The expectation of a kind's durations before any is observed.
 
     `spread` is the standard deviation of the logarithm of their median. `variation` is the likelihood of each of the
@@ -229,8 +229,7 @@ _COLUMNS_KEPT: Final = 256  # distributions whose shares are kept for the next s
 _TAIL: Final = 3.0  # standard deviations covered; a longer generation is polled every interval
 
 
-@dataclass(frozen=True, slots=True)
-class _Schedule:
+class _Schedule(Struct, frozen=True):
     """For each step from `first` on, the step of the next poll."""
 
     step_seconds: float

@@ -5,9 +5,10 @@ mean of few observations is wrong by the same amount for every item, which does 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import erfc, exp, hypot, log, pi, sqrt
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.polling import Kind
 
@@ -26,8 +27,7 @@ _LONGEST: Final = 10  # medians: a longer duration includes time when nobody loo
 _LEAST_UNWATCHED: Final = 60.0  # seconds: of a local service that answers at once, ten medians are nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """The expected duration of a kind of item, in seconds.
 
     `deviation` is the standard deviation of one duration from the mean, and `error` that of the mean itself.

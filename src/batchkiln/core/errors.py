@@ -4,9 +4,10 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Final
+
+from msgspec import Struct
 
 from batchkiln.core.cell_widths import cell_width
 
@@ -31,8 +32,7 @@ class BatchkilnError(Exception):
     exit_status: ClassVar[ExitStatus] = ExitStatus.UNEXPECTED
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One mistake in a file or argument.
 
     `line` and `column` count from 1. `source_line` is the line's text; if it was shortened, `mark` is the column within

@@ -11,9 +11,10 @@ Letter case is kept: on a file system that ignores it, ids that differ only in c
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 BUILT_IN_FIELDS: Final = ("job", "item", "index", "output", "model", "ext")
 MAX_PATTERN_LENGTH: Final = 10_000  # a prerendered pattern contains values
@@ -45,8 +46,7 @@ class PatternError(ValueError):
         super().__init__(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """Literal text, or a field if `field` is not empty."""
 
     text: str

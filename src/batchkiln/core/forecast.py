@@ -14,10 +14,12 @@ of ten. Only the time since the slot last waited for a new day is uncertain: the
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil, exp, hypot, inf, log, sqrt
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.core.budget import BudgetLimit, exceeded_limit
 from batchkiln.core.durations import Expected
@@ -36,8 +38,7 @@ probably not among the few that were seen.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ItemClass:
+class ItemClass(Struct, frozen=True):
     """Items with equal cost and expected duration. `cost` is in credits, None until quoted.
 
     `each` is how long an item occupies the account's slot, in service time; its error is the same for all items of one
@@ -63,8 +64,7 @@ def _left(entry: ItemClass, now: datetime) -> ItemClass:
     return replace(entry, each=entry.each.after(age))
 
 
-@dataclass(frozen=True, slots=True)
-class JobLoad:
+class JobLoad(Struct, frozen=True):
     """The remaining work of a job.
 
     `credits_taken` is the part of `credits_per_day` that is used today. `credits_left` is the rest of the job's budget;
@@ -78,8 +78,7 @@ class JobLoad:
     credits_left: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CalendarDay:
+class CalendarDay(Struct, frozen=True):
     """The items that start on one service day, and their credits. `busy` is how long the slots are occupied."""
 
     starts_at: datetime
@@ -88,8 +87,7 @@ class CalendarDay:
     busy: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Unpayable:
+class Unpayable(Struct, frozen=True):
     """Items of a job that will be rejected instead of sent: `cost` is that of one item, `limit` the exceeded limit."""
 
     job: str
@@ -99,8 +97,7 @@ class Unpayable:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unpriced:
+class Unpriced(Struct, frozen=True):
     """Queued items of a job and a model that have no price."""
 
     job: str
@@ -108,16 +105,14 @@ class Unpriced:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndRange:
+class EndRange(Struct, frozen=True):
     """The range in which a job ends nine times of ten while the service keeps its pace, in service time."""
 
     earliest_at: datetime
     latest_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """The estimated end of each job, in service time, and the work of each day.
 
     A job whose end depends on an unknown price, its own or that of a job before it, is in `not_before` in place of
@@ -134,8 +129,7 @@ class Forecast:
     unpriced: tuple[Unpriced, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Path:
+class _Path(Struct, frozen=True):
     """One course that the work may take: durations so many standard deviations from the mean, on so many accounts."""
 
     deviations: float
@@ -149,8 +143,7 @@ class _Path:
         return mean * exp(self.deviations * sqrt(square) - square / 2)
 
 
-@dataclass(slots=True)
-class _Busy:
+class _Busy(Struct):
     """The work of all accounts since `began_at`, when they were idle last."""
 
     began_at: datetime
@@ -177,8 +170,7 @@ class _Busy:
         self.shortest += count * batch.shortest
 
 
-@dataclass(slots=True)
-class _DayCapacity:
+class _DayCapacity(Struct):
     """The remaining capacity of a day, for all accounts together, and the moment up to which it is filled.
 
     Work that continues from the previous day occupies the time from `begins_at` to the first `at`. `unpriced` is what
@@ -202,8 +194,7 @@ class _DayCapacity:
         return CalendarDay(day.start_of(self.begins_at), self.items, self.spent, busy)
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct):
     """The unplaced items of equal classes. `seconds` includes the wait for a place in the minute's window.
 
     `shortest` is the part of a minute, in seconds, that the limit of creates leaves to each item on any course. `bound`
@@ -224,8 +215,7 @@ class _Batch:
     is_begun: bool = False
 
 
-@dataclass(slots=True)
-class _JobBudget:
+class _JobBudget(Struct):
     """The credits that a job may still spend: in total, per day, and today. `unpriced` is as for `_DayCapacity`."""
 
     left: float

@@ -3,9 +3,12 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
+
+from msgspec import Struct
 
 from batchkiln.core.filenames import VERSIONS
+from batchkiln.core.redacted import Redacted
 
 
 class Mode(StrEnum):
@@ -41,8 +44,7 @@ class Order(StrEnum):
     PACK = "pack"
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """The parts of a request other than its prompt and images. Items with equal recipes share one stored recipe.
 
     `parameters` is sorted by name. `max_cost_credits` is the cap from the manifest; the request itself carries the
@@ -57,8 +59,7 @@ class Recipe:
     attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
+class InputFile(Struct, frozen=True):
     """A local image at the time when the manifest was read. `sha256` is in hex, `path` is absolute."""
 
     path: str
@@ -74,8 +75,7 @@ class Verdict(StrEnum):
     DROPPED = "dropped"
 
 
-@dataclass(frozen=True, slots=True)
-class VariantGroup:
+class VariantGroup(Struct, frozen=True):
     """The group of an item that is one of several variants of a prompt.
 
     Items that are made from the group wait until `choose` of its items are kept. If `choose` is None, there is no
@@ -121,8 +121,7 @@ class ItemSpec(NamedTuple):
     needs_review: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True):
     """A job as a manifest specifies it, without its items.
 
     If `accounts` is empty, the profile's first account is used. `notify` lists names of notifiers; None means all.
@@ -163,13 +162,14 @@ RESERVING: Final = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
 """States in which an attempt without a generation id still reserves its quote in its job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Redacted, frozen=True):
     """One idempotency key with the exact bytes of one request body, bound to one API key (Law 2).
 
     `sends` counts the sends, each recorded before it leaves. `answers` counts the definite replies that nothing was
     created. While the two differ, an unknown generation may exist.
     """
+
+    hidden: ClassVar = frozenset({"body"})
 
     id: int
     item_id: int
@@ -179,7 +179,7 @@ class Attempt:
     is_video: bool
     idempotency_key: str
     key_fingerprint: str
-    body: bytes = field(repr=False)
+    body: bytes
     quote_credits: int = 0
     sends: int = 0
     answers: int = 0
@@ -204,8 +204,7 @@ class Attempt:
         return self.unanswered > 1
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(Struct, frozen=True):
     """The credits that one attempt cost, and the start of the service day that they count in."""
 
     day: datetime
@@ -215,8 +214,7 @@ class Charge:
     recorded_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class SavedFile:
+class SavedFile(Struct, frozen=True):
     """A complete file under its final name (Law 7). `path` is absolute or a URL, `sha256` is in hex."""
 
     path: str
@@ -225,8 +223,7 @@ class SavedFile:
     media_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class SavedOutput:
+class SavedOutput(Struct, frozen=True):
     """A complete file under its final name (Law 7): output `number`, from 1, of the `listed` outputs in the record."""
 
     file: SavedFile

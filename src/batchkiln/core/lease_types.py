@@ -5,11 +5,12 @@ the earlier holder's writes are refused (the fence). A worker stops sending befo
 """
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.waits import WaitReason
@@ -30,8 +31,7 @@ REBALANCE_APART: Final = 2
 """An account is handed over to a worker that drives so many fewer; for one fewer it would only change hands."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerIdentity:
+class WorkerIdentity(Struct, frozen=True):
     """One process that works on a queue. `name` is unique for the life of the process."""
 
     name: str
@@ -46,16 +46,14 @@ class WorkerIdentity:
         return sha256(self.name.encode()).hexdigest()[:12]
 
 
-@dataclass(frozen=True, slots=True)
-class Egress:
+class Egress(Struct, frozen=True):
     """The address that a worker sends from, and its limit of requests in a minute."""
 
     name: str
     requests_per_minute: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """The epochs of account and address that must still be current when an account's worker writes."""
 
     account_id: int
@@ -64,8 +62,7 @@ class Fence:
     egress_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRenewal:
+class LeaseRenewal(Struct, frozen=True):
     """The result of renewing a worker's leases. `egress_epoch` is None for a standby worker.
 
     `epochs` contains the epochs of the renewed leases, by account id. `free_in_seconds` is when the first lease of
@@ -81,8 +78,7 @@ class LeaseRenewal:
     newest_event_id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(Struct, frozen=True):
     """A worker that may send, the accounts whose API keys it has, and the accounts that it drives."""
 
     name: str
@@ -90,16 +86,14 @@ class Sender:
     driven: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Roster:
+class Roster(Struct, frozen=True):
     """All workers that may send, and the accounts that no worker drives."""
 
     senders: tuple[Sender, ...]
     free: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The accounts that a worker takes, those that it releases, and those that begin nothing new until it can."""
 
     take: tuple[int, ...] = ()
@@ -107,16 +101,14 @@ class Choice:
     wind_down: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AccountRest:
+class AccountRest(Struct, frozen=True):
     """The reason why a worker's account waits without an end; `blocked` is the service's refusal, if there was one."""
 
     reason: WaitReason
     blocked: "AccountBlocked | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerState:
+class WorkerState(Struct, frozen=True):
     """The displayed state of a worker. `sender` is the worker that has the lease of the address; None if there is none.
 
     `silent_seconds` have passed since it was seen. `able` are the ids of the accounts whose API keys it has. `rests`
@@ -147,8 +139,7 @@ class WorkerState:
         return name in {self.name, self.egress, self.host}
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedMachine:
+class AwaitedMachine(Struct, frozen=True):
     """A machine whose journals a restored database waits for, since when, and when it was last seen before."""
 
     host: str
@@ -156,8 +147,7 @@ class AwaitedMachine:
     seen_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(Struct, frozen=True):
     """The worker that drives an account, and since when."""
 
     profile: str

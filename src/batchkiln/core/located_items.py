@@ -1,14 +1,14 @@
 """Items of a manifest with the places that define them: one at a time, or many that differ in a few texts alone."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.job import InputFile, ItemSpec, Recipe, SourceRef
 
 
-@dataclass(slots=True)
-class LocatedItem:
+class LocatedItem(Struct):
     """An item and its location: the line (from 1) of the manifest, or of its row's source file.
 
     `objections` are the reasons, from the service's catalogue, why the service would refuse the item. `repetition` is
@@ -23,8 +23,7 @@ class LocatedItem:
     has_default_id: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SimilarItems:
+class SimilarItems(Struct, frozen=True):
     """Items of some rows of a file that differ in name, prompt and metadata alone. The sequences are equally long.
 
     The others are the fields of `ItemSpec` and `LocatedItem`. `metadata` is None if no item has any. `series` is not

@@ -1,9 +1,10 @@
 """The notifications of a run: seven kinds of event for which a person or a program may want to act."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 
 class NotificationKind(StrEnum):
@@ -18,8 +19,7 @@ class NotificationKind(StrEnum):
     ACCOUNT_BLOCKED = "account_blocked"  # key refused, upgrade required, no credits, forbidden, overcharged
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(Struct, frozen=True):
     """One notification. A repeated delivery, after a crash or a lost reply, has the same `id`.
 
     `at` is service time. `recipients` lists names of notifiers; None means all. `text` names jobs and items, and never

@@ -5,17 +5,17 @@ It contains no link, no key, and no path except the file's own name (Law 8).
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from batchkiln.core.job import SavedFile, Sidecar
 
 _IDENTITY: Final = ("job", "item", "version", "output", "file", "sha256")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The facts about one attempt whose files are saved.
 
     `version` counts the item's attempts with saved files, from 1. `inputs` has the name and the SHA-256 of each image.

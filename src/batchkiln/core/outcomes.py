@@ -13,10 +13,12 @@ and the slot is free.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt, AttemptState
@@ -117,8 +119,7 @@ class Stale(StrEnum):
     ASSETS = "assets"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The effect of one reply or fact. None leaves the attempt's state, or the item, unchanged.
 
     `created_nothing`: the answered send certainly created nothing; earlier sends may have. `log` is a further line of
@@ -275,8 +276,7 @@ def is_gone(reply: RecordRead | NotFound, *, is_retained: bool) -> bool:
     return not is_retained and not (isinstance(reply, RecordRead) and reply.record.outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """Facts from the queue, read if needed in the transaction that commits an outcome.
 
     `unanswered` counts the attempt's sends without a definite reply, including the one now answered. `refusals` counts

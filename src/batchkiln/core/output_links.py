@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
 
 from batchkiln.core.responses import OutputLink
 
@@ -34,8 +35,7 @@ def _parts(url: str) -> SplitResult:
         return SplitResult("", "", "", "", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """An output as a record lists it; `position` counts from 1, and `mark` is None if it is not unique."""
 
     position: int
@@ -43,8 +43,7 @@ class Listed:
     mark: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The outputs of a record that are still to be fetched.
 
     `unplaced` holds the SHA-256 of saved files that match no link. One of the links may be theirs, which only its bytes

@@ -5,8 +5,9 @@ from before a wait. `core/preparation.py` chooses the quotes and uploads of the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import Affordable
@@ -20,45 +21,41 @@ from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 
 
-@dataclass(frozen=True, slots=True)
-class _OfAttempt:
+class _OfAttempt(Struct, frozen=True):
     attempt: Attempt
     due: NotBefore
 
 
-class Replay(_OfAttempt):
+class Replay(_OfAttempt, frozen=True):
     """Send the attempt's stored bytes again under its stored key (Service rule 4.2)."""
 
 
-class Withdraw(_OfAttempt):
+class Withdraw(_OfAttempt, frozen=True):
     """End an attempt as refused: each send was answered, nothing was created, and it may not be sent again."""
 
 
-class HandOver(_OfAttempt):
+class HandOver(_OfAttempt, frozen=True):
     """Hold an attempt in doubt for a person: the service may have forgotten its key (Service rule 4.2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recover:
+class Recover(Struct, frozen=True):
     """Record again an attempt that a restored copy of the queue has lost. It is in doubt, so a replay follows."""
 
     due: NotBefore
 
 
-class Poll(_OfAttempt):
+class Poll(_OfAttempt, frozen=True):
     """Read the active generation (Service rule 4.4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(Struct, frozen=True):
     """Record and send a new attempt."""
 
     candidate: Candidate
     due: NotBefore
 
 
-@dataclass(frozen=True, slots=True)
-class WaitUntil:
+class WaitUntil(Struct, frozen=True):
     """Send nothing before `due.at`, which is infinite if only a change of the queue can end the wait."""
 
     due: NotBefore

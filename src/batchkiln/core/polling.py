@@ -1,8 +1,9 @@
 """The earliest next poll of a generation, its retention, and what decides how long it takes. Pure."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 LONG_PENDING: Final = timedelta(hours=1)
 """A generation that runs longer than this is shown to a person; polling continues (Service rule 4.5)."""
@@ -38,8 +39,7 @@ def retention_ends_at(created_at: datetime) -> datetime:
     return created_at + RETENTION
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """The properties that decide how long a generation takes: model, mode, parameters and number of images, as text.
 
     `model` and `output_seconds` tell which other kinds are similar; a clip's `output_seconds` is its length, if known.
@@ -65,8 +65,7 @@ class Kind:
         return self.output_seconds / other.output_seconds if self.output_seconds and other.output_seconds else 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """The duration of one successful generation, as an interval in service seconds after its create was answered.
 
     At `going_seconds` a poll found it running; 0 if none did. At `ended_seconds` a poll found it ended.

@@ -4,8 +4,9 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import Affordable, BudgetLimit
@@ -15,22 +16,20 @@ from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(Struct, frozen=True):
     candidate: Candidate
     due: NotBefore
 
 
-class AskQuote(_Request):
+class AskQuote(_Request, frozen=True):
     """Request the quote of a candidate's recipe; the request counts as a read (Service rule 4.6)."""
 
 
-class Upload(_Request):
+class Upload(_Request, frozen=True):
     """Upload the images that are needed soon, at most five per request (Service section 4, upload flow)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """Reject the items of a recipe that can never be paid. Nothing was sent (contract, section 7)."""
 
     candidate: Candidate

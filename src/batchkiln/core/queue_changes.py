@@ -1,8 +1,9 @@
 """The changes that a worker records in the queue, as closed unions to be matched with `assert_never` at the end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call, Misunderstood, Outage
@@ -17,8 +18,7 @@ from batchkiln.core.waits import WaitReason
 # --- outcomes of an attempt ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """The facts that are recorded with an outcome.
 
     `error` is stored with the item; `reason`, with an event that does not change the item's state. `is_contact` is true
@@ -35,8 +35,7 @@ class Facts:
     staged: SavedOutput | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """The outcome as recorded, and the item's state after it.
 
     `overcharged_credits` is the amount that the record charges beyond the quote and any cost reported before.
@@ -54,45 +53,39 @@ class Committed:
 # --- preparations of a candidate ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Priced:
+class Priced(Struct, frozen=True):
     """The cost of the candidate's recipe is known, in credits, for all items that share it."""
 
     cost_credits: int
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(Struct, frozen=True):
     """The candidate's quote or image upload failed and will be retried; the reason is recorded once in the history."""
 
     input_id: int | None
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ItemRefused:
+class ItemRefused(Struct, frozen=True):
     """The service refused the candidate. It is rejected; nothing was sent or charged."""
 
     error: ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class RecipeRefused:
+class RecipeRefused(Struct, frozen=True):
     """The service refused the candidate's recipe. Its queued items are rejected, a few hundred per transaction."""
 
     error: ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class NeverFits:
+class NeverFits(Struct, frozen=True):
     """The cost of the candidate's recipe exceeds a limit for good. Its queued items are rejected."""
 
     obstacle: BudgetLimit
     limit: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class InputLost:
+class InputLost(Struct, frozen=True):
     """A local image cannot be uploaded: it is missing, has changed, or is of a kind that the service does not take.
 
     The next items of the candidate's recipe that need it are held.
@@ -103,16 +96,14 @@ class InputLost:
     code: str = "input_lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Uploaded:
+class Uploaded(Struct, frozen=True):
     """Images were uploaded to an account; `urls` holds pairs of SHA-256 and URL."""
 
     account_id: int
     urls: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class UploadsGone:
+class UploadsGone(Struct, frozen=True):
     """The service no longer knows an upload of the candidate. All its images are uploaded to the account again."""
 
     account_id: int
@@ -124,8 +115,7 @@ Preparation = Priced | Failing | ItemRefused | RecipeRefused | NeverFits | Input
 # --- what is known of an account ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class HoldImposed:
+class HoldImposed(Struct, frozen=True):
     """The service imposed a wait on all creates or all reads. The wait survives a restart."""
 
     is_of_creates: bool
@@ -133,8 +123,7 @@ class HoldImposed:
     reason: WaitReason
 
 
-@dataclass(frozen=True, slots=True)
-class HoldsCapped:
+class HoldsCapped(Struct, frozen=True):
     """The service's time is known, so stored waits are shortened to the latest end that the service can have meant.
 
     `logged_at` is when the last request was sent, by the clock at that time.
@@ -143,61 +132,52 @@ class HoldsCapped:
     logged_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class CallMisunderstood:
+class CallMisunderstood(Struct, frozen=True):
     """The replies to a call are not understood, under the given circumstances (Law 10)."""
 
     entry: Misunderstood
     circumstances: Circumstances
 
 
-@dataclass(frozen=True, slots=True)
-class CallUnderstood:
+class CallUnderstood(Struct, frozen=True):
     """The replies to a call are understood again."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
-class CircumstancesKnown:
+class CircumstancesKnown(Struct, frozen=True):
     """The current circumstances are known. Entries for misunderstood calls from other circumstances are deleted."""
 
     circumstances: Circumstances
 
 
-@dataclass(frozen=True, slots=True)
-class TimeKnown:
+class TimeKnown(Struct, frozen=True):
     """The service's time is known for the whole profile. The next start assumes no earlier time."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutageBegan:
+class OutageBegan(Struct, frozen=True):
     """The service has not answered for `OUTAGE_SECONDS` of the worker; the account keeps trying."""
 
     outage: Outage
 
 
-@dataclass(frozen=True, slots=True)
-class OutageEnded:
+class OutageEnded(Struct, frozen=True):
     """The service answers the account's calls again."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeysConfigured:
+class KeysConfigured(Struct, frozen=True):
     """All configured API keys, as fingerprints. Items that were held for one of them are resumed."""
 
     fingerprints: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyMissing:
+class KeyMissing(Struct, frozen=True):
     """The account has work, and no API key. `places` names where one was looked for; None if the work has gone."""
 
     places: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AccountRefused:
+class AccountRefused(Struct, frozen=True):
     """The account, by name, cannot begin anything in this run until a person acts."""
 
     account: str

@@ -1,8 +1,9 @@
 """The types that the queue and the worker exchange, in addition to those of `job.py`."""
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood, Outage
@@ -13,8 +14,7 @@ from batchkiln.core.polling import Kind
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """The first queued item of a job and recipe, of which `queued` items wait.
 
     `cost` is None until quoted. `is_ready` is true if all its images are uploaded to this account. `missing_inputs`
@@ -47,8 +47,7 @@ class Candidate:
         return next((item_id for item_id in items if item_id not in taken), self.item_id)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueView:
+class QueueView(Struct, frozen=True):
     """The attempts, candidates and downloads of one account."""
 
     unresolved: Attempt | None
@@ -59,8 +58,7 @@ class QueueView:
     has_lost: bool = False  # a restored copy of the queue lost an attempt of the account; its item is queued
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The jobs that may start new attempts; all jobs if `job_ids` is None.
 
     With `is_selected`, only the items that the driving connection has selected may start them
@@ -75,8 +73,7 @@ class Scope:
         return self.job_ids is None or job_id in self.job_ids
 
 
-@dataclass(frozen=True, slots=True)
-class Outstanding:
+class Outstanding(Struct, frozen=True):
     """The number of items in scope that the program can still change, by state.
 
     `waiting` queued items are not included: they wait for outputs of other items, and only those are counted.
@@ -103,8 +100,7 @@ Look = tuple["Viewpoint", Sequence[datetime]]
 """The account that looks at the queue, and the service days whose usage it needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """All that the planner reads from the queue, in one transaction.
 
     `usages` has one entry per requested day. `last_read_at` and `active_kind` belong to the active generation.
@@ -120,8 +116,7 @@ class Snapshot:
     outage: Outage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DownloadTask:
+class DownloadTask(Struct, frozen=True):
     """A finished generation with files to download.
 
     `saved` maps the numbers of the files on disk to their SHA-256. `listed` is the number of outputs in its record when
@@ -182,8 +177,7 @@ class DownloadTask:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ItemNames:
+class ItemNames(Struct, frozen=True):
     """The names of an item and its job and model, and the idempotency keys of its attempts by number.
 
     The last key is that of its next attempt.
@@ -195,8 +189,7 @@ class ItemNames:
     keys: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class WantedInput:
+class WantedInput(Struct, frozen=True):
     """A local image to upload, and an item that needs it. `alike` holds the ids of all inputs with the same content."""
 
     input_id: int
@@ -205,8 +198,7 @@ class WantedInput:
     alike: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UploadHistory:
+class UploadHistory(Struct, frozen=True):
     """Whether an account's uploads have ever worked, and whether an item needs any.
 
     `has_completed`: an upload was completed. `was_used`: a create with an image was accepted.
@@ -217,8 +209,7 @@ class UploadHistory:
     item_has_images: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Viewpoint:
+class Viewpoint(Struct, frozen=True):
     """The account that the queue is read for, and the jobs in scope.
 
     `is_first` is true for the profile's first account, which takes the jobs that name none. `avoided_inputs` holds
@@ -237,8 +228,7 @@ class Viewpoint:
         return self.account in accounts if accounts else self.is_first
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(Struct, frozen=True):
     """The digests of everything that decides how replies are understood.
 
     `digest` covers the program and its configuration. `description` covers the service's description; None if that
@@ -249,8 +239,7 @@ class Circumstances:
     description: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LostAttempt:
+class LostAttempt(Struct, frozen=True):
     """The oldest attempt of an account that a restored copy of the queue has lost and that is to be recorded again.
 
     `request` is its first send, which the copy has also lost.
@@ -260,8 +249,7 @@ class LostAttempt:
     request: RequestNote
 
 
-@dataclass(frozen=True, slots=True)
-class NewAttempt:
+class NewAttempt(Struct, frozen=True):
     """A planned attempt: its item, account, API key, cost and request.
 
     Its credits count in the last of the request's days.

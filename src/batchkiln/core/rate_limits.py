@@ -6,11 +6,14 @@ the service's own, from reset to reset; its usage is stored in the queue (Law 5)
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import asdict, astuple
 
 from batchkiln.core.sliding_window import SlidingWindow
 from batchkiln.core.timestamps import EPOCH, ClockReading
@@ -25,8 +28,7 @@ RECENT_MINUTES: Final = 2
 """A request that an earlier run sent within this many minutes may have been under way until now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The limits of an account. Every duration is in service seconds (contract, section 6)."""
 
     creates_per_minute: int = 10
@@ -76,8 +78,7 @@ class RequestKind(StrEnum):
         return self in {RequestKind.READ, RequestKind.QUOTE}
 
 
-@dataclass(frozen=True, slots=True)
-class RequestNote:
+class RequestNote(Struct, frozen=True):
     """A request that is about to be sent, as recorded beforehand (Law 5).
 
     `days` holds the starts of the service days that may count it: one, or two around a reset. `latest` is `at` by the
@@ -94,8 +95,7 @@ class RequestNote:
     latest: datetime | None = None  # None: as `at`
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedRequest:
+class LoggedRequest(Struct, frozen=True):
     """A request of an earlier run. `egress` is the address that it left from; None for this machine's."""
 
     account_id: int
@@ -104,16 +104,14 @@ class LoggedRequest:
     egress: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeldUntil:
+class HeldUntil(Struct, frozen=True):
     """A wait that the service imposed on one kind of request, as stored for a restart."""
 
     until: datetime
     reason: WaitReason
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceDay:
+class ServiceDay(Struct, frozen=True):
     """The service's calendar: the length of a day, and the start of one of them."""
 
     seconds: float = 86_400.0
@@ -128,8 +126,7 @@ class ServiceDay:
         return self.start_of(instant) + timedelta(seconds=self.seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class DayUsage:
+class DayUsage(Struct, frozen=True):
     """An account's usage on one day. Credits of failed generations count as well (Service section 8)."""
 
     creates: int = 0
@@ -162,8 +159,7 @@ class StoredAccount(Protocol):
         """The wait that the service imposed on reads."""
 
 
-@dataclass(slots=True)
-class HostRateLimit:
+class HostRateLimit(Struct):
     """The limit that all accounts on this machine share, and the wait that the edge firewall imposed.
 
     `egress` is the name of this machine's address if several machines share the queue; otherwise None.
@@ -200,8 +196,7 @@ class HostRateLimit:
                 self.window.restore(now.monotonic)
 
 
-@dataclass(slots=True)
-class RequestQuota:
+class RequestQuota(Struct):
     """The limits of creates with uploads, or of reads with quotes: a minute, a day, and an imposed wait.
 
     `imposed` is the wait imposed in this process, and final once `is_exact`; `stored` is the wait imposed in an earlier

@@ -1,8 +1,9 @@
 """The user's rules for reading a service's replies: paths of fields, and meanings of refusals."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 
 class ReplyField(StrEnum):  # contract, section 8
@@ -40,8 +41,7 @@ class RefusalMeaning(StrEnum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalRule:
+class RefusalRule(Struct, frozen=True):
     """A rule for refusals; all its conditions have to match. Letter case is ignored.
 
     `text` is any part of the service's message, taken literally.
@@ -61,8 +61,7 @@ class RefusalRule:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyRules:
+class ReplyRules(Struct, frozen=True):
     """The section `replies:` of a profile. `fields` maps each field to a JMESPath."""
 
     fields: Mapping[ReplyField, str] = field(default_factory=dict)

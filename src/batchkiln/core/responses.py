@@ -5,11 +5,14 @@ may forget it.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import ClassVar
+
+from msgspec import Struct, field
 
 from batchkiln.core.provider import SUCCESS_WORDS, UPGRADE_CODE
+from batchkiln.core.redacted import Redacted
 
 
 class GenerationStatus(StrEnum):
@@ -47,8 +50,7 @@ class GenerationStatus(StrEnum):
         return self not in {GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.UNKNOWN}
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorInfo:
+class ErrorInfo(Struct, frozen=True):
     """The code and message of an error, bounded in length and free of links."""
 
     code: str
@@ -60,21 +62,21 @@ class ErrorInfo:
         return f"{self.code}: {self.message}" if self.code else self.message
 
 
-@dataclass(frozen=True, slots=True)
-class OutputLink:
+class OutputLink(Redacted, frozen=True):
     """A signed, short-lived download link (Service section 2.1). The URL is a secret (Law 8).
 
     `identity` is the output's id or name in the record, or None; it is the same in each read.
     """
 
+    hidden: ClassVar = frozenset({"url", "identity"})
+
     type: str
-    url: str = field(repr=False)
+    url: str
     expires_at: datetime | None
-    identity: str | None = field(default=None, repr=False)
+    identity: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationRecord:
+class GenerationRecord(Struct, frozen=True):
     """The service's record of a generation (Service section 2.1). `status_word` is the status as it was sent."""
 
     id: str
@@ -89,29 +91,25 @@ class GenerationRecord:
 # --- errors of any call -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Throttled:
+class Throttled(Struct, frozen=True):
     """429: a limit was reached. `retry_after` is service time; None if the service gave none."""
 
     retry_after: timedelta | None
     error: ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(Struct, frozen=True):
     """503 or another 5xx. The outcome of a create is unknown (Service section 7)."""
 
     retry_after: timedelta | None
     error: ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeBlocked:
+class EdgeBlocked(Struct, frozen=True):
     """A 403 that is not JSON: the firewall in front of the API (Service section 7). The whole machine has to wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoResponse:
+class NoResponse(Struct, frozen=True):
     """The connection failed or timed out, or the received bytes are not a reply of this API.
 
     `status` is None if nothing came at all.
@@ -121,8 +119,7 @@ class NoResponse:
     status: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NotUnderstood:
+class NotUnderstood(Struct, frozen=True):
     """A success (2xx) without the requested content (Law 10). The outcome of a create is unknown (Law 2).
 
     `lacking` says what is missing, as "names no price". `shape` is the reply's names and types without values. `status`
@@ -150,8 +147,7 @@ class AccountProblem(StrEnum):
     OVERCHARGED = "overcharged"  # the service charged more than the maximum sent; detected by this program
 
 
-@dataclass(frozen=True, slots=True)
-class AccountBlocked:
+class AccountBlocked(Struct, frozen=True):
     """The API refused the account or its key. Nothing was created, and waiting does not help."""
 
     problem: AccountProblem
@@ -169,30 +165,26 @@ class RefusalKind(StrEnum):
     ASSET_GONE = "asset_gone"  # expired, unknown or not ready (Service rule 2.2.5)
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The request was rejected before anything was created, and used no credits (Service section 7)."""
 
     kind: RefusalKind
     error: ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """202: the generation was created, or an earlier one replayed (Service rule 3.3)."""
 
     record: GenerationRecord
 
 
-@dataclass(frozen=True, slots=True)
-class IdempotencyConflict:
+class IdempotencyConflict(Struct, frozen=True):
     """409: the idempotency key was used with other bytes (Service rule 4.3)."""
 
     error: ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(Struct, frozen=True):
     """The account's only slot is taken, or the first request under this idempotency key is still being processed.
 
     This says nothing about an earlier send of the same attempt (Law 2).
@@ -205,15 +197,13 @@ class Busy:
 CreateReply = Accepted | Refused | IdempotencyConflict | Busy | TransientError
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRead:
+class RecordRead(Struct, frozen=True):
     """A poll returned the generation's record."""
 
     record: GenerationRecord
 
 
-@dataclass(frozen=True, slots=True)
-class NotFound:
+class NotFound(Struct, frozen=True):
     """404 or 410 for an id that the service issued."""
 
     error: ErrorInfo
@@ -222,8 +212,7 @@ class NotFound:
 ReadReply = RecordRead | NotFound | TransientError
 
 
-@dataclass(frozen=True, slots=True)
-class Quoted:
+class Quoted(Struct, frozen=True):
     """The price in whole credits; a fraction is rounded up."""
 
     cost_credits: int
@@ -232,39 +221,38 @@ class Quoted:
 QuoteReply = Quoted | Refused | TransientError
 
 
-@dataclass(frozen=True, slots=True)
-class UploadTicket:
+class UploadTicket(Redacted, frozen=True):
     """The upload link of one file. `url` and `headers` are secrets (Law 8)."""
 
+    hidden: ClassVar = frozenset({"url", "headers"})
+
     asset_id: str
-    url: str = field(repr=False)
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
+    url: str
+    headers: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UploadsPrepared:
+class UploadsPrepared(Struct, frozen=True):
     """One ticket per file, in the order requested."""
 
     tickets: tuple[UploadTicket, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BytesStored:
+class BytesStored(Struct, frozen=True):
     """The storage accepted the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class TicketRefused:
+class TicketRefused(Struct, frozen=True):
     """The storage refused the upload: the link expired or did not match. A new ticket is needed."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AssetsReady:
+class AssetsReady(Redacted, frozen=True):
     """The URLs to use in `inputs`, one per asset, in the order requested."""
 
-    urls: tuple[str, ...] = field(repr=False)
+    hidden: ClassVar = frozenset({"urls"})
+
+    urls: tuple[str, ...]
 
 
 PrepareReply = UploadsPrepared | Refused | TransientError
@@ -272,8 +260,7 @@ PutReply = BytesStored | TicketRefused | NoResponse
 CompleteReply = AssetsReady | Refused | TransientError
 
 
-@dataclass(frozen=True, slots=True)
-class BalanceRead:
+class BalanceRead(Struct, frozen=True):
     """The account's remaining credits; None if the reply could not be read."""
 
     credits: int | None
@@ -282,8 +269,7 @@ class BalanceRead:
 BalanceReply = BalanceRead | TransientError
 
 
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
+class ModelEntry(Struct, frozen=True):
     """A model of the catalog. None or an empty set means unreadable (contract, section 8)."""
 
     id: str
@@ -295,8 +281,7 @@ class ModelEntry:
     images_max: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogRead:
+class CatalogRead(Struct, frozen=True):
     """The models of the catalog; empty if it could not be read."""
 
     models: tuple[ModelEntry, ...]
@@ -305,42 +290,42 @@ class CatalogRead:
 CatalogReply = CatalogRead | TransientError
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(Redacted, frozen=True):
     """The service's OpenAPI document, with its title and version."""
+
+    hidden: ClassVar = frozenset({"document"})
 
     title: str | None
     version: str | None
-    document: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    document: Mapping[str, object] = field(default_factory=dict)
 
 
 DescribeReply = Described | TransientError
 
 
-@dataclass(frozen=True, slots=True)
-class DownloadStarted:
+class DownloadStarted(Redacted, frozen=True):
     """A download has begun at `offset_bytes`, which is 0 if the server ignored the range.
 
     `total_bytes` is the length of the whole file, or None. A later range request needs `etag`. `chunks` raises
     `DownloadBroken` if the connection ends early.
     """
 
+    hidden: ClassVar = frozenset({"chunks"})
+
     offset_bytes: int
     total_bytes: int | None
     media_type: str | None
     etag: str | None
-    chunks: AsyncIterator[bytes] = field(repr=False)
+    chunks: AsyncIterator[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRefused:
+class LinkRefused(Struct, frozen=True):
     """The link expired or was removed. A poll returns a fresh one (Service section 2.1)."""
 
     status: int
 
 
-@dataclass(frozen=True, slots=True)
-class LinkBarred:
+class LinkBarred(Struct, frozen=True):
     """The link, or a redirect of it, leads to an address that is not allowed; nothing was sent there.
 
     `reason` contains no address.
@@ -349,8 +334,7 @@ class LinkBarred:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotContinued:
+class NotContinued(Struct, frozen=True):
     """The rest of a partial file cannot be fetched: the server sent another file or range. Start over."""
 
     reason: str

@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from batchkiln.core.filenames import safe_value
 from batchkiln.core.job import Mode
@@ -15,8 +16,7 @@ ITEMS_PER_FOLDER: Final = 10_000
 _HASH_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetRow:
+class DatasetRow(Struct, frozen=True):
     """One output of a done item, with the fields of a dataset row. `path` is absolute, `sha256` is in hex."""
 
     item: str
@@ -40,8 +40,7 @@ class DatasetRow:
         return self.media_type.startswith("video/")
 
 
-@dataclass(frozen=True, slots=True)
-class Splits:
+class Splits(Struct, frozen=True):
     """Names of splits with their shares, which sum to one. The default is one split, `train`."""
 
     shares: tuple[tuple[str, float], ...] = (("train", 1.0),)

@@ -7,11 +7,12 @@ same items again after a crash, and never makes more than it was asked for.
 import heapq
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from batchkiln.core.errors import Diagnostic, InputError
 
@@ -32,8 +33,7 @@ class Selectable(NamedTuple):
         return -self.priority, self.item_id
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(Struct, frozen=True, dict=True):
     """The items of each job to begin.
 
     `only` holds glob patterns of ids (`*`, `?`, `[…]`), of which one has to match. Of these items, `sample` draws a

@@ -9,7 +9,7 @@ _LONG: Final = 200
 class Shown:
     """A value with a one-line `repr`, and a small table in a notebook.
 
-    A dataclass that uses it has `repr=False`. Its fields stay as they are; only the display is short.
+    The fields stay as they are; only the display is short. It stands before `Struct`, which has a `repr` of its own.
     """
 
     __slots__ = ()

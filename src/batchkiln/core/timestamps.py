@@ -7,9 +7,11 @@ known from its `Date` headers, to a second at best, so it is an interval.
 them, so that no correction of an instant makes a request leave early.
 """
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
@@ -40,8 +42,7 @@ def from_milliseconds(milliseconds: int) -> datetime:
     return EPOCH + milliseconds * _MILLISECOND
 
 
-@dataclass(frozen=True, slots=True)
-class ClockReading:
+class ClockReading(Struct, frozen=True):
     """One reading of the clock, taken once per turn and passed down.
 
     The service's clock is between `instant` and `latest`. A limit opens according to `instant`, and usage counts up to
@@ -61,8 +62,7 @@ class ClockReading:
         return self.instant + timedelta(seconds=monotonic - self.monotonic)
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
+class _Word(Struct, frozen=True):
     """The offset according to one `Date` header, and the monotonic moment at which its reply arrived."""
 
     lowest: float
@@ -73,8 +73,7 @@ class _Word:
         return max(lowest, self.lowest) <= min(highest, self.highest) + within
 
 
-@dataclass(frozen=True, slots=True)
-class ClockOffset:
+class ClockOffset(Struct, frozen=True):
     """The offset (service instant - monotonic seconds) as an interval, in seconds since 1970.
 
     `doubted` are contradicting `Date`s, since the last one that agreed; each waits for another reply to confirm it. A

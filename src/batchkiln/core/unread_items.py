@@ -1,8 +1,9 @@
 """What is known of a manifest's invalid items, so that their other mistakes are reported at the same time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import InputError
@@ -10,8 +11,7 @@ from batchkiln.core.errors import InputError
 MAX_KEPT: Final = 1_000
 
 
-@dataclass(slots=True)
-class UnreadItems:
+class UnreadItems(Struct):
     """The ids of invalid items, each with its file and line, and the objections of the service's catalogue to them.
 
     `has_unnamed` tells that there may be more items, whose ids are not known. At most 1,000 ids and objections are

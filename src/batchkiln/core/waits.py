@@ -1,9 +1,10 @@
 """Wait reasons, and the earliest moment for an action."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from typing import Final
+
+from msgspec import Struct
 
 
 class WaitReason(StrEnum):
@@ -35,8 +36,7 @@ class WaitReason(StrEnum):
     NOTHING = "nothing_to_do"
 
 
-@dataclass(frozen=True, slots=True)
-class NotBefore:
+class NotBefore(Struct, frozen=True):
     """The earliest monotonic moment for an action, and the reason for the wait until then."""
 
     at: float

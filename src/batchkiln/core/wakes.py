@@ -5,10 +5,11 @@ reads the queue again before it acts, so none acts on an old plan.
 """
 
 from collections.abc import Mapping, Set as AbstractSet
-from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.outcomes import DOWNLOADS, Download, Stale
 from batchkiln.core.queue_changes import (
@@ -59,8 +60,7 @@ class Awaited(Enum):
 NO_RESOURCE: Final[frozenset[Awaited]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Wakes:
+class Wakes(Struct, frozen=True):
     """The workers that a change wakes: the account's own, those that wait for one of `others`, or all.
 
     `may_end_run`: the run's last item may have ended. `is_of_queue`: the change is visible in the queue.

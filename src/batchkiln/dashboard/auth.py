@@ -11,14 +11,16 @@ import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final
+
+from msgspec.structs import replace
 
 from batchkiln.api import QueueLocation, local_path, make_local_folder
 from batchkiln.config import AccessScope, HttpToken, token_digest
+from batchkiln.core.redacted import Redacted
 
 OWNER: Final = "dashboard"
 """The name of the person with the dashboard's own link, in the history of decisions."""
@@ -29,19 +31,20 @@ _LEAST_CHARACTERS: Final = 32
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(Redacted, frozen=True):
     """The sender of a request: the dashboard's owner, or the holder of a configured token.
 
     The sender's forms contain `csrf_token`. `is_session` says whether the request has a cookie, which a
     browser also sends with requests of other pages, or the token itself.
     """
 
+    hidden: ClassVar = frozenset({"cookie", "csrf_token", "digest"})
+
     name: str
     scopes: frozenset[AccessScope]
-    cookie: str = field(repr=False)
-    csrf_token: str = field(repr=False)
-    digest: str = field(repr=False)
+    cookie: str
+    csrf_token: str
+    digest: str
     is_session: bool = False
 
 

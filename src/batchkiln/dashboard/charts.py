@@ -4,11 +4,11 @@ A plot is stretched to its container. It therefore contains no text, which would
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from batchkiln.api import Hour
 from batchkiln.core.states import ItemState
@@ -22,8 +22,7 @@ _GAP: Final = 0.16
 _MIN_SHARE: Final = 0.6  # so that one item in a million is visible
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """A plot, its totals, and the labels of its axes: the maximum, the first and the last time."""
 
     svg: Markup
@@ -33,8 +32,7 @@ class Chart:
     last: str
 
 
-@dataclass(frozen=True, slots=True)
-class DayChart:
+class DayChart(Struct, frozen=True):
     """A plot of days. `scale` has the labels of the vertical axis from above; `marks` those of all days, most empty."""
 
     svg: Markup

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, islice
 from typing import Any, Final, Literal, TypeVar, get_args
 from urllib.parse import parse_qs, urlencode
 
 from aiohttp import web
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.api import Decided, Filter, GalleryPage, JobSummary, Reader, Skipped, Sorting
 from batchkiln.api.changes import Action
@@ -53,8 +54,7 @@ _SELECTABLE: Final[Mapping[Action, frozenset[ItemState]]] = {
 _LABELS: Final = {Action.REDO: "Make again…", Action.RETRY: "Retry…", Action.CANCEL: "Cancel…"}
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """The selection, order and position of a gallery. `after` and `before` are places of the search.
 
     `page` is the number of a page, from 1, in place of them. `is_large` shows one item.
@@ -117,8 +117,7 @@ class View:
         return f"/live?{urlencode({'job': self.job, 'gallery': self.query})}"
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A page of a gallery. `inputs` are the images of an item that is shown large; `has_previous` is exact for it.
 
     `searched` counts the items up to the last one that the search of an empty page has read; None if it is not known.

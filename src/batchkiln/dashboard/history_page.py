@@ -1,11 +1,11 @@
 """The page of the queue's events, newest first, with filters."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from aiohttp import web
+from msgspec import Struct
 
 from batchkiln.api import EventPage, Reader
 from batchkiln.core.states import ItemState
@@ -18,8 +18,7 @@ _DIGITS_MAX: Final = 18
 _KINDS: Final = tuple(sorted(SENTENCES))
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """The filters of the page. `before` is the id before which it begins; None for the newest events."""
 
     job: str | None

@@ -1,8 +1,9 @@
 """The state of an engine in this process that the queue does not contain: service times, waits and errors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from batchkiln.api.engine import Engine
 from batchkiln.presentation.account_errors import blocked_text
@@ -11,8 +12,7 @@ from batchkiln.presentation.formatting import sanitize
 from batchkiln.worker.account_worker import AccountWorker
 
 
-@dataclass(frozen=True, slots=True)
-class AccountLive:
+class AccountLive(Struct, frozen=True):
     """The state of an account's worker: the wait of its slot, the latest error, and the reason for a block."""
 
     wait: Wait | None
@@ -20,8 +20,7 @@ class AccountLive:
     blocked: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LiveState:
+class LiveState(Struct, frozen=True):
     """The state of an engine: the service time by profile, and the accounts by id."""
 
     times: Mapping[str, datetime] = field(default_factory=dict)

@@ -1,9 +1,10 @@
 """The parts of the live pages. Each part is rendered separately, and sent again after a change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from batchkiln.api import ItemSummary, Reader
 from batchkiln.api.reading import read_item_report

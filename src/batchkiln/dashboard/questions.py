@@ -1,11 +1,12 @@
 """The page that asks before an action: what it does, what it may cost, and what follows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlencode
 
 from aiohttp import web
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.api import ItemSummary, Reader, RetryGroup
 from batchkiln.api.changes import Action, Question, question_of
@@ -19,8 +20,7 @@ _SENT: Final = frozenset({Action.RETRY, Action.REDO, Action.UNPAUSE})
 """The actions after which items are sent, if a process runs the queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """The items of a job in one state, in the question before a retry. `other_url` has them the other way."""
 
     group: RetryGroup
@@ -28,8 +28,7 @@ class Row:
     other_url: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A question, with the states of a retry without named items, and what a process does after the action.
 
     `shown` has the first items that would change, by their names: a person recognises them by picture and prompt.

@@ -3,13 +3,14 @@
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.api import QueueLocation
 from batchkiln.api.app_context import AppContext
@@ -43,8 +44,7 @@ _STATIC: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ServedDashboard:
+class ServedDashboard(Struct, frozen=True):
     """A running dashboard. Its links grant access, so they are only for the person who started it.
 
     `url` is the public URL if there is one. `listens_at` is the address that the server listens at. `token_file` holds

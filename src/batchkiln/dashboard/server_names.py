@@ -4,12 +4,12 @@ A host name that somebody else's DNS points to this server must not be answered:
 scripts for the dashboard's own. An IP address cannot be pointed elsewhere, and `public_url` is the owner's.
 """
 
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from msgspec import Struct
 
 from batchkiln.config import HttpSettings
 
@@ -17,8 +17,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
-@dataclass(frozen=True, slots=True)
-class Origins:
+class Origins(Struct, frozen=True):
     """The origins of one server, by its settings."""
 
     http: HttpSettings

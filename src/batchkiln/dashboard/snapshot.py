@@ -1,10 +1,11 @@
 """The state of the queue at one moment, for the pages: the overview, the accounts with their limits, the headline."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.api import JobSummary, Reader, UnderWay
 from batchkiln.api.local_service import known_price
@@ -31,8 +32,7 @@ _ANY_PROMPT: Final = "any"  # the price does not depend on it
 _NEARLY_FULL: Final = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(Struct, frozen=True):
     """The usage of a limit. `window` is the limit's name in the configuration."""
 
     window: str
@@ -59,8 +59,7 @@ class Gauge:
         return self.share >= _NEARLY_FULL
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """One account: its gauges, its active items, its wait, and its errors.
 
     `resets_at` is None if it is not known when that is: a faster clock is known only while a process asks its service.
@@ -99,8 +98,7 @@ class Slot:
         return f" until {format_wait_end(self.wait.until, self.view.now, self.view.time_scale)}"
 
 
-@dataclass(frozen=True, slots=True)
-class PageSnapshot:
+class PageSnapshot(Struct, frozen=True):
     """The content of the live parts of the pages."""
 
     overview: Overview
@@ -167,8 +165,7 @@ class Level(StrEnum):
     HELP = "help"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """A reason of the headline: what is wrong or waits, and what to do about it.
 
     `next` is a clause; it is empty if `text` ends with the remedy. `path` leads to the page on which it is done.
@@ -183,8 +180,7 @@ class Reason:
         return f"{self.text}: {self.next}" if self.next else self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
+class Headline(Struct, frozen=True):
     """The first line of a page, the verdict, with the progress and all reasons, the most urgent first.
 
     `title` is the most important of it, for the tab of the browser: a problem, or while nothing runs, the verdict.

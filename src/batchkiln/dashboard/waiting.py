@@ -4,11 +4,11 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from msgspec import Struct
 
 from batchkiln.api.reading import open_reader
 from batchkiln.clock import ServiceClock
@@ -23,8 +23,7 @@ _TRIES: Final = 20
 """How often a file that is there is opened: the command that makes a queue needs a moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingPage:
+class WaitingPage(Struct, frozen=True):
     """The page while it is served. `code` lets the browser that has it open into the dashboard that follows, once."""
 
     url: str

@@ -1,7 +1,8 @@
 """The result of a check."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from batchkiln.core.errors import ExitStatus
 
@@ -14,8 +15,7 @@ class Level(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """One line of the report: the check, its message and a remedy.
 
     `exit_status` is the exit status of `doctor` after a failure: USAGE for the configuration, ACCOUNT_CANNOT_WORK for

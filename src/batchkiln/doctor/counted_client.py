@@ -6,9 +6,10 @@ here, and usage of the probe counts in the next run.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from math import inf
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from batchkiln.api.engine import Engine
 from batchkiln.client import ObservingClient
@@ -36,8 +37,7 @@ class RequestNotSent(Exception):
     """Raised if the limits allow no request soon, or the service does not answer. The message is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountedClient:
+class CountedClient(Struct, frozen=True):
     """A client of one account whose requests are counted in the account's limits."""
 
     worker: AccountWorker

@@ -8,9 +8,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core import provider
 from batchkiln.core.errors import InputError
@@ -26,8 +27,7 @@ Types = Mapping[str, str]
 """The type of each field of a reply by its path, as `field_types` returns it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(Struct, frozen=True):
     """The recorded shapes of one profile's replies, by call; empty for another base URL."""
 
     base_url: str

@@ -5,8 +5,10 @@ reply the report shows the documentation, the names and types in the reply, and 
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core import provider
 from batchkiln.core.error_text import describe_error
@@ -47,8 +49,7 @@ _TRIES: Final = 3
 _SHOWN: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One step of the probe: its call, the documented form of the reply, and the maximum number of requests."""
 
     name: str
@@ -106,8 +107,7 @@ def announce(account: str) -> CheckResult:
     return ok(CHECK, "\n".join([f"uses the account {account}; its requests count toward these limits:", *lines, total]))
 
 
-@dataclass(slots=True)
-class Probe:
+class Probe(Struct):
     """The probe of one account. `models` and `text` are the models and the recipe that its requests use."""
 
     counted: CountedClient

@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.local_service import temporary_service
@@ -55,8 +56,7 @@ from batchkiln.doctor.trial import PaymentConsent, Trial
 from batchkiln.store import QueueLocation
 
 
-@dataclass(frozen=True, slots=True)
-class CheckContext:
+class CheckContext(Struct, frozen=True):
     """The inputs of the checks: the queue, the named configuration file (None: the default search) and the profile."""
 
     queue: QueueLocation

@@ -7,8 +7,9 @@ idempotency key: every recovery after a lost reply relies on a replay not being 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.api.queue import Queue
 from batchkiln.api.run import Run, RunOptions
@@ -30,8 +31,7 @@ QUOTES_MAX: Final = 8
 _RETENTION_WORDS: Final = re.compile(r"expir|retain|retention|ttl|until|delet", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class PaymentConsent:
+class PaymentConsent(Struct, frozen=True):
     """The consent of the person who pays.
 
     `agrees` asks the person before anything is spent. `on_run` receives a callback that stops the run.
@@ -41,8 +41,7 @@ class PaymentConsent:
     on_run: Callable[[Callable[[], None]], None]
 
 
-@dataclass(slots=True)
-class Trial:
+class Trial(Struct):
     """The generation of one paid picture, on the first account of a profile."""
 
     queue: Queue

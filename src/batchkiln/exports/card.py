@@ -5,10 +5,10 @@ line is kept.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
+from msgspec import Struct
 
 from batchkiln.exports.dataset_columns import Columns
 from batchkiln.exports.result import ExportResult
@@ -24,8 +24,7 @@ _SIZE_CATEGORIES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JobFacts:
+class JobFacts(Struct, frozen=True):
     """The figures of the job on a card. `credits_spent` is net of refunds; `items` counts all items of the job."""
 
     name: str

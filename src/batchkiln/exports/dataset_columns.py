@@ -8,9 +8,10 @@ before a row is written.
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.errors import BatchkilnError
 from batchkiln.core.sample_names import DatasetRow
@@ -60,8 +61,7 @@ _TRAILING: Final = {
 _FIXED: Final = {**_LEADING, **_MIDDLE, **_TRAILING}
 
 
-@dataclass(slots=True)
-class _Observed:
+class _Observed(Struct):
     """The types of one key's values, and the number of items that have a value."""
 
     types: set[ColumnType] = field(default_factory=set)
@@ -124,8 +124,7 @@ class SchemaInference:
         return Columns(types, names, sorted(parameters), is_dense=is_dense)
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """The types of the columns, in order. `metadata` maps each metadata key to its column."""
 
     types: Mapping[str, ColumnType]

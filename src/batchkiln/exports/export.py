@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import yaml
+from msgspec import Struct, field
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.sample_names import DatasetRow, Splits
@@ -51,8 +51,7 @@ _TABLE_FILES: Final[Mapping[Format, Callable[[Path, Columns], TableFile]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
+class ExportOptions(Struct, frozen=True):
     """The options of an export.
 
     `to` is a folder or a URL. `items_per_shard` counts the items of one split, on average. With `is_thorough`, files

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.sample_names import DatasetRow
 from batchkiln.core.shown import Shown
@@ -13,8 +14,7 @@ MAX_LEFT_OUT: Final = 1000
 _MAX_VALUES: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """An output that is not in the dataset, with the reason."""
 
     item: str
@@ -22,8 +22,7 @@ class LeftOut:
     reason: str
 
 
-@dataclass(slots=True, repr=False)
-class ExportResult(Shown):
+class ExportResult(Shown, Struct):
     """Counts of outputs, and the dataset's `place`, a folder or a URL.
 
     `on_left_out` is called for each output left out; `left_out` keeps the first thousand.

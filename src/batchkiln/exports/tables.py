@@ -7,11 +7,11 @@ of media. A job that makes both kinds therefore gets two datasets, `images/` and
 import csv
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import orjson
+from msgspec import Struct
 
 from batchkiln.core.sample_names import DatasetRow
 from batchkiln.exports.dataset_columns import Columns, ColumnType, Record
@@ -103,8 +103,7 @@ class ParquetFile:
         self._group = []
 
 
-@dataclass(frozen=True, slots=True)
-class TableLocation:
+class TableLocation(Struct, frozen=True):
     """The location of a row's table and media.
 
     `root` is the table's folder in the dataset, `table` its file name, and `media` the media's folder below `root`. A

@@ -8,12 +8,12 @@ not change is left as it is, without reading an output.
 import hashlib
 import tarfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from batchkiln.core.sample_names import DatasetRow, sample_key
 from batchkiln.exports.dataset_columns import Columns
@@ -28,8 +28,7 @@ _SHARD_KEPT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sample:
+class _Sample(Struct, frozen=True, eq=False):
     """One row in a shard. `record` is its JSON."""
 
     row: DatasetRow
@@ -57,8 +56,7 @@ class _Sample:
                     archive.addfile(entry, file)
 
 
-@dataclass(slots=True)
-class _Shard:
+class _Shard(Struct):
     """The samples of one shard, in order."""
 
     number: int

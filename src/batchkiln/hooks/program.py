@@ -12,9 +12,10 @@ import tempfile
 from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
+
+from msgspec import Struct
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024
 """A program that writes more is ended."""
@@ -34,8 +35,7 @@ class Clock(Protocol):
         """Wait until the monotonic moment `at`, or until `wake` is set."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramEnd:
+class ProgramEnd(Struct, frozen=True):
     """The end of a program: its exit status, or the reason why it has none. `output` is the last part of its output."""
 
     status: int | None
@@ -43,8 +43,7 @@ class ProgramEnd:
     output: str = ""
 
 
-@dataclass(slots=True)
-class _Output:
+class _Output(Struct):
     """The pipe that a program writes to. `ended` is set once it has written too much."""
 
     handle: int

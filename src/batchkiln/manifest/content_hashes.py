@@ -4,11 +4,12 @@ import hashlib
 import sys
 import zlib
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from msgspec.structs import astuple
 
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.responses import ModelEntry
@@ -82,7 +83,7 @@ def _versions() -> tuple[str, ...]:
 
 def _listed(model: ModelEntry) -> tuple[str, ...]:
     """Return the fields of a model as text that is equal in each process; the order of a set is not."""
-    values = [getattr(model, field.name) for field in fields(model)]
+    values = astuple(model)
     return tuple(repr(sorted(value) if isinstance(value, frozenset) else value) for value in values)
 
 

@@ -1,15 +1,15 @@
 """Restricts a manifest that another machine has sent to one folder to read from and one to write to."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from batchkiln.core.urls import folder_url_problem, is_url
 from batchkiln.yaml_reading.diagnostics import InvalidValue, quoted
 
 
-@dataclass(frozen=True, slots=True)
-class FileAccess:
+class FileAccess(Struct, frozen=True):
     """The folders of a manifest that another machine has sent.
 
     Names of input images and data files are relative to `files`, and may not leave it; without `files`, the manifest

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
@@ -36,8 +37,7 @@ class InvalidEntry(Exception):
     """Raised for an invalid entry or row. Its diagnostic has been added already."""
 
 
-@dataclass(slots=True)
-class ManifestContext:
+class ManifestContext(Struct):
     """The state that all entries of a manifest share.
 
     `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to

@@ -6,12 +6,12 @@ import stat
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 from urllib.parse import unquote
 
 import yaml
+from msgspec import Struct
 
 from batchkiln.core import filenames
 from batchkiln.core.catalog_checks import Catalogue
@@ -52,8 +52,7 @@ _COPY_SIZE_BYTES: Final = 1 << 20
 _LIST_DASHES: Final = re.compile(r"\s*(?:-\s+)*")  # the text before an entry of `items` in its line
 
 
-@dataclass(frozen=True, slots=True)
-class _ManifestText:
+class _ManifestText(Struct, frozen=True):
     """The source of a manifest's text. File names in the manifest are relative to `folder`."""
 
     path: Path
@@ -159,8 +158,7 @@ def open_manifest(
     return Manifest(reader.job(output_base or working_dir), reader)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingPlace:
+class ReadingPlace(Struct, frozen=True):
     """The file that is being read, and the part of it that was read, from 0 to 1; None if that is unknown."""
 
     name: str
@@ -484,8 +482,7 @@ def _output_folder(base: Path | str, name: str) -> str:
 _READ_ERRORS: Final = (yaml.YAMLError, EntryTooLarge, Unreadable, OSError)
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
+class _Start(Struct, frozen=True):
     """The mark of the first character."""
 
     line: int = 0

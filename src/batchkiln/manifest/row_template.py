@@ -1,10 +1,13 @@
 """Compiles an entry with templates: what all rows share is checked once, and each row fills in the rest."""
 
+import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.catalog_checks import PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec, SourceRef
@@ -41,16 +44,14 @@ _MAX_CACHED_LENGTH: Final = 2_000  # characters of one row's settings; longer on
 Variables = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     """A template of the entry, and its node."""
 
     template: Template
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class _InputField:
+class _InputField(Struct, frozen=True):
     """An input whose text is a template: a file's name, or with `ref` the id of an item and the name of its job."""
 
     name: _Field
@@ -445,7 +446,7 @@ class ItemTemplate:
         if field.ref is None:
             return self._context.settings.input(RenderedScalar(field.name.node.start_mark, name), place)
         job = None if field.job is None else self._rendered(field.job, variables, line)
-        return replace(field.ref, item=checked_id(name), job=job)
+        return dataclasses.replace(field.ref, item=checked_id(name), job=job)
 
     def _row_settings(self, variables: Variables, line: int, inputs_count: int) -> ResolvedSettings | None:
         texts = tuple(self._rendered(field, variables, line) for _, field in self._settings_fields)

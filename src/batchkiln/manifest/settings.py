@@ -1,10 +1,11 @@
 """Merges the settings of items with the defaults, checks each combination once, and makes recipes of them."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.catalog_checks import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe, SourceRef
@@ -33,8 +34,7 @@ Pairs = dict[str, tuple[ScalarEvent, Node]]
 Input = InputFile | SourceRef
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedSettings:
+class ResolvedSettings(Struct, frozen=True):
     """Settings that many items share. `objections` and `prompt_limit` come from the service's catalogue.
 
     The unit of `prompt_limit` is not documented. `variants` is None for an item that is not a member of a group.

@@ -7,11 +7,11 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
+from msgspec import Struct
 
 from batchkiln.manifest.json_arrays import ArrayReader, InvalidJson
 from batchkiln.yaml_reading.diagnostics import Diagnostics, Location, quoted
@@ -61,8 +61,7 @@ A row of parquet has its number in place of a line.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """Some rows of a table: the texts of each column, and the rows' first lines and their numbers, from 1."""
 
     lines: Sequence[int]
@@ -70,8 +69,7 @@ class Records:
     columns: Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A file of rows. `shown_name` is its name in messages; `kind` is one of `KINDS`."""
 
     path: Path

@@ -7,7 +7,6 @@ of a template is evaluated at most once, so the template and its variables bound
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -25,6 +24,7 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
+from msgspec import Struct
 
 from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.manifest.filters import FILTERS, JINJA_TESTS, TESTS, TooLarge, bounded_binary
@@ -63,15 +63,13 @@ class TemplateFailed(Exception):
         super().__init__(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """A bare variable of a template."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A compiled text. `names` are the variables that it always needs. `render` raises `TemplateFailed`.
 
     `parts` are the texts and the variables of a template that has nothing else.
@@ -83,8 +81,7 @@ class Template:
     parts: tuple[str | Variable, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A compiled `where` expression. `holds` raises `TemplateFailed`."""
 
     names: frozenset[str]

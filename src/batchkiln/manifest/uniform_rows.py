@@ -5,10 +5,10 @@ reads the rows one by one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from batchkiln.manifest.schema import MAX_ID_LENGTH
 from batchkiln.manifest.settings import MAX_METADATA_SIZE_BYTES
@@ -22,8 +22,7 @@ Texts = tuple[Sequence[str], Sequence[str], Sequence[str] | None]
 """The ids, the prompts, and the metadata as JSON in canonical form, or None."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pattern:
+class _Pattern(Struct, frozen=True):
     """A pattern for the operator `%`, and the places of the columns that it takes."""
 
     text: str
@@ -46,8 +45,7 @@ class _Pattern:
         return [text % values for values in zip(*taken, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class UniformTemplate:
+class UniformTemplate(Struct, frozen=True):
     """Templates for prompt and id, and metadata of columns, over a table with `columns`.
 
     `longest` is the number of characters up to which a prompt is certain to be valid.

@@ -7,10 +7,10 @@ its last try. After a crash before that, it is sent again with the same id: deli
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
+from msgspec import Struct
 
 from batchkiln.core.backoff import delay_seconds
 from batchkiln.core.notifications import Notification
@@ -30,8 +30,7 @@ MAX_WAIT_SECONDS: Final = 300.0
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryResult:
+class DeliveryResult(Struct, frozen=True):
     """The result of one send. `error` is None if it arrived, and never contains an address.
 
     `is_final` means that sending the same message again is useless. `retry_after_seconds` is the wait that the

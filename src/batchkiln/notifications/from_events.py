@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.notifications import Notification, NotificationKind
@@ -16,16 +17,14 @@ ITEMS_NAMED: Final = 5
 _EVENTS_AT_ONCE: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class EventNotifications:
+class EventNotifications(Struct, frozen=True):
     """The notifications from the event log up to the event `newest`."""
 
     notifications: tuple[Notification, ...]
     newest: int
 
 
-@dataclass(slots=True)
-class _JobEvents:
+class _JobEvents(Struct):
     """A job's relevant events: the last one that ended an item, and those that held an item."""
 
     last_id: int = 0

@@ -3,11 +3,13 @@
 import errno
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+from msgspec import field
 
 from batchkiln.core.errors import InputError, StorageError
+from batchkiln.core.redacted import Redacted
 from batchkiln.core.urls import redacted, scheme_of
 
 _EXTRAS: Final = {"s3": "s3", "s3a": "s3"}
@@ -20,14 +22,15 @@ _REASON_SIZE: Final = 300
 Options = Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class StorageSettings:
+class StorageSettings(Redacted, frozen=True):
     """The options of file systems by scheme, and the bytes that local copies may have.
 
     Options may hold secrets and are never shown (Law 8).
     """
 
-    options: Options = field(default_factory=dict, repr=False)
+    hidden: ClassVar = frozenset({"options"})
+
+    options: Options = field(default_factory=dict)
     copies_bytes: int = 4 << 30
 
 

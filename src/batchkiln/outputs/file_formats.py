@@ -6,14 +6,14 @@ is an error message of the storage.
 
 import codecs
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 SNIFFED_BYTES: Final = 4096  # enough for the brands of an ISO file and the document type of a Matroska file
 
 
-@dataclass(frozen=True, slots=True)
-class FileFormat:
+class FileFormat(Struct, frozen=True):
     """A media type, and the extension of its files (without a dot)."""
 
     media_type: str

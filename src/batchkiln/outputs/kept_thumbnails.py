@@ -10,9 +10,10 @@ import json
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import asdict
 
 from batchkiln.disk_cache import cache_folder, trim
 from batchkiln.outputs.thumbnails import MEDIA_TYPES, NoThumbnail, Thumbnail, make_thumbnail

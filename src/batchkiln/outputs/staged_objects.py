@@ -12,11 +12,12 @@ import hashlib
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from batchkiln.core.errors import OutputDirNotWritable, StorageError
 from batchkiln.core.job import SavedFile, Sidecar

@@ -8,10 +8,11 @@ other files. Functions may run in threads: Pillow and FFmpeg release the interpr
 import base64
 import io
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from av import VideoFrame, VideoStream
@@ -37,8 +38,7 @@ _SWAPPED_SIDES: Final = frozenset({5, 6, 7, 8})
 _MICROSECONDS: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Thumbnail:
+class Thumbnail(Struct, frozen=True):
     """A small picture, with the size of the original. `duration_seconds` is for videos that state it."""
 
     content: bytes

@@ -5,8 +5,10 @@ The groups come from the forecast and from quotes. If there are any, a second pa
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.api.apply_manifests import ReadManifest
 from batchkiln.core.budget import BudgetLimit
@@ -21,8 +23,7 @@ _CANDIDATES: Final = 1000
 """Items of a group that are kept until the queue's states are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """A group of a job's items, and those of the manifest that may belong to it."""
 
     key: Unpayable | RefusedClass

@@ -1,6 +1,7 @@
 """Account balances for `batchkiln balance`; one free request for each account."""
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.api.local_service import embedded_balances, embedded_folder
 from batchkiln.config import Profile
@@ -12,8 +13,7 @@ from batchkiln.planning.queue_access import QueueAccess
 from batchkiln.planning.quotes import AccountState, AccountUnavailable, open_quote_session, read_account_states
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(Struct, frozen=True):
     """One account's balance.
 
     `credits` is None if it could not be read; `reason` says why. `usage` is today's usage, from the queue.

@@ -6,7 +6,8 @@ not used, because it implies nothing about an item.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from batchkiln.core.job import Mode
 from batchkiln.core.rate_limits import Limits
@@ -15,8 +16,7 @@ from batchkiln.planning.quotes import Quotes
 from batchkiln.store import ManifestPlan
 
 
-@dataclass(frozen=True, slots=True)
-class UnpricedGroup:
+class UnpricedGroup(Struct, frozen=True):
     """Items with the same recipe and without a price, and the reason why the price is missing.
 
     Each item costs at most `bound` credits; `bound_by` names the limit. `is_set_by_user` is false if that limit is only

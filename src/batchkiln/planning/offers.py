@@ -1,8 +1,9 @@
 """A service's models and prices, for `batchkiln models`."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.api.local_service import price_by_local_service
 from batchkiln.config import Profile
@@ -17,8 +18,7 @@ from batchkiln.store import JobRecipe, PriceQuestion, Reader
 _FROM_TEXT: Final = frozenset({Mode.TEXT_TO_IMAGE.value, Mode.TEXT_TO_VIDEO.value})
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """The price of one recipe.
 
     If `cost_credits` is None, `reason` says why there is no price. `items` counts the items with this recipe.
@@ -76,8 +76,7 @@ def _local_price(entry: ModelEntry, mode: Mode, resolution: str, duration: int |
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedJob:
+class QueuedJob(Struct, frozen=True):
     """The profile of a queued job, the account to ask for prices, and the job's recipes with their known prices."""
 
     name: str

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, BinaryIO, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import (
@@ -47,8 +49,7 @@ if TYPE_CHECKING:
     from batchkiln.manifest import Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCost:
+class ModelCost(Struct, frozen=True):
     """The cost of one model's items that can be sent.
 
     `unpriced` items have no price yet and are not included in the cost.
@@ -61,8 +62,7 @@ class ModelCost:
     unpriced: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedClass:
+class RefusedClass(Struct, frozen=True):
     """Items that the service refuses to price and would reject; `item` is the one that was used for the question."""
 
     model: str
@@ -71,8 +71,7 @@ class RefusedClass:
     error: ErrorInfo
 
 
-@dataclass(frozen=True, slots=True)
-class AffectedItem:
+class AffectedItem(Struct, frozen=True):
     """An item that would be rejected, and its place in the manifest; `place` is that place as text for a person."""
 
     name: str
@@ -87,8 +86,7 @@ class AffectedItem:
 _ALL_ITEMS: Final = Selection()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class JobPlan(Shown):
+class JobPlan(Shown, Struct, frozen=True):
     """The plan of one manifest.
 
     `end` is empty if the job is paused. `most` is the maximum cost, with bounds for items without a price. `affected`
@@ -180,8 +178,7 @@ class JobPlan(Shown):
         return sum(entry.count for entry in self.manifest.counts if entry.state is ItemState.QUEUED)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Plan(Shown):
+class Plan(Shown, Struct, frozen=True):
     """The plan of a run.
 
     `others` are other jobs with queued items, which `run` does not send. `digests` maps the paths of the manifests to
@@ -265,8 +262,7 @@ def _price(cost: ModelCost) -> str:
     return plural(cost.credits, "credit") + (f" and {cost.unpriced:,} without a known price" if cost.unpriced else "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Comparison:
+class _Comparison(Struct, frozen=True):
     """The queue and the manifests as read before any price is asked."""
 
     manifests: tuple[ManifestPlan, ...]

@@ -1,8 +1,9 @@
 """A plan as JSON values: `plan --json` prints it, and the HTTP interface replies with it to a dry run."""
 
 import json
-from dataclasses import asdict
 from typing import Any, TypedDict
+
+from msgspec.structs import asdict
 
 from batchkiln.api.documents import redo_document
 from batchkiln.core.provider import create_path

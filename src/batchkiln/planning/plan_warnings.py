@@ -1,10 +1,11 @@
 """Warnings of a plan: items that can never be sent, results that may be lost, and slow uploads."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.api.apply_manifests import TAKEN_REMEDY, describe_taken_files
 from batchkiln.core.budget import BudgetLimit
@@ -26,8 +27,7 @@ _LIMITS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlanWarning:
+class PlanWarning(Struct, frozen=True):
     """One warning. `code` is for programs, `message` for people. `job` is None if the warning concerns an account."""
 
     code: str

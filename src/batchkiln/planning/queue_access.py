@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.api.queue import Queue
@@ -19,8 +20,7 @@ RecordRequest = Callable[[str, str, ClockReading], Awaitable[None]]
 """Records a request (profile, account, now) before it is sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueAccess:
+class QueueAccess(Struct, frozen=True):
     """A command's access to the queue, which may be missing.
 
     `record_request` is None if there is no queue that can be written. `is_alone` means that the caller holds the

@@ -8,11 +8,13 @@ The embedded service is part of this program, and returns its prices without a r
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from math import inf
 from typing import Final, TypeVar, assert_never
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.api.local_service import price_by_local_service
@@ -50,15 +52,14 @@ LONGEST_WAIT_SECONDS: Final = 120.0
 TRIES: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class AccountState:
+class AccountState(Struct, frozen=True):
     """The usage of an account according to the queue: today's usage, recent requests, and imposed waits.
 
     `logged` contains the recent requests of all accounts of the profile, oldest first.
     """
 
     now: datetime
-    usage: DayUsage = field(default_factory=DayUsage)
+    usage: DayUsage = DayUsage()
     logged: tuple[LoggedRequest, ...] = ()  # of all accounts of the profile, oldest first
     account_id: int | None = None
     reads_held: HeldUntil | None = None
@@ -76,8 +77,7 @@ class AccountState:
         return replace(self, usage=used, logged=(*self.logged, request), account_id=self.account_id or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class QuoteFailure:
+class QuoteFailure(Struct, frozen=True):
     """The reason why an account's prices are missing or incomplete. `exit_status` is that of `run`; OK if unknown."""
 
     profile: str
@@ -86,8 +86,7 @@ class QuoteFailure:
     exit_status: ExitStatus = ExitStatus.OK
 
 
-@dataclass(slots=True)
-class Quotes:
+class Quotes(Struct):
     """The replies to quotes. Prices and refusals are by profile and price key, balances by profile and account.
 
     `times` are the services' own times, by profile.
@@ -153,8 +152,7 @@ class AccountUnavailable(Exception):
         self.exit_status = exit_status
 
 
-@dataclass(slots=True)
-class QuoteSession:
+class QuoteSession(Struct):
     """A session with one account's service, for reads and quotes within the account's rate limits.
 
     If `is_shared`, another process may run the queue, and counts these reads only after its next start. `released` is

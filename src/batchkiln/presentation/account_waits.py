@@ -4,10 +4,11 @@ This works whether or not a process runs the queue. Facts that only the running 
 are in `dashboard/live_state.py`.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import isinf
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.config import Profile
 from batchkiln.core.account_view import account_view
@@ -24,8 +25,7 @@ UNREPORTED_WAITS: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, W
 """Waits that no page shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """The wait of an account's only slot. `until` is None if only a change of the queue can end the wait."""
 
     reason: WaitReason
@@ -37,8 +37,7 @@ class Wait:
         return self.reason not in UNREPORTED_WAITS
 
 
-@dataclass(frozen=True, slots=True)
-class Minute:
+class Minute(Struct, frozen=True):
     """The used places of the minute's windows: creates and reads of the account, all requests of the machine."""
 
     creates: int
@@ -46,8 +45,7 @@ class Minute:
     machine: int
 
 
-@dataclass(frozen=True, slots=True)
-class AccountStatus:
+class AccountStatus(Struct, frozen=True):
     """An account at one moment: its wait, its minute, and whether a generation occupies its slot."""
 
     wait: Wait

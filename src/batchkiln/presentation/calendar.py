@@ -1,9 +1,10 @@
 """Past and coming service days of each profile, with their requests, items and credits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.config import Config
 from batchkiln.presentation.overview import AccountView, coming_days
@@ -15,8 +16,7 @@ DAYS_SHOWN: Final = 14
 """The minimum number of days that are shown, so that a new queue has more than one bar."""
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
+class Day(Struct, frozen=True):
     """One service day of a profile, summed over its accounts.
 
     `creates` and `reads` count the requests that were sent, `credits` the credits that were used. The forecast adds
@@ -37,8 +37,7 @@ class Day:
         return not (self.creates or self.reads or self.credits or self.items_ahead)
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
+class Calendar(Struct, frozen=True):
     """A profile's days, from the first with activity to the last with activity or expected items."""
 
     profile: str

@@ -1,7 +1,8 @@
 """The possible cost of an action, as stated before a confirmation on the terminal and on the dashboard."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.job import AttemptState
@@ -10,8 +11,7 @@ from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, RedoEffects, RedoReport, RetryReport
 
 
-@dataclass(frozen=True, slots=True)
-class Spending:
+class Spending(Struct, frozen=True):
     """The credits that a change of a job may spend.
 
     `credits` is the sum of the known quotes, or what the job's budget leaves if that is less, or if a quote is missing.

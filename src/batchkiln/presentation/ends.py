@@ -1,9 +1,10 @@
 """When a job or a run ends: the estimate, and the only words for it on the terminal and the pages."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.forecast import EndRange
 from batchkiln.presentation.formatting import DAY, HOUR, MINUTE, format_duration, format_minute, format_round
@@ -17,8 +18,7 @@ _STEPS_A_RANGE: Final = 8
 _STEPS_A_FIGURE: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """An estimated end in real seconds from now. The real one is between `first` and `last` nine times of ten.
 
     `at` is None for a service whose clock runs faster, because no clock of the person's shows its time. With
@@ -42,8 +42,7 @@ class End:
         return left if self.at is None else f"{left}, at {format_minute(self.at)}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnd:
+class JobEnd(Struct, frozen=True):
     """What is known of a job's end, in service time: `at` with its range, or the earliest end, or neither.
 
     `reason` says why `at` is None; it is None otherwise. `beyond_budget` is the number of items that the job's budget

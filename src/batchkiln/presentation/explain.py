@@ -4,8 +4,9 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from batchkiln.core.errors import InvariantBroken, command_arguments
 from batchkiln.core.job import AttemptState
@@ -38,8 +39,7 @@ _ASK_AGAIN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HoldReason:
+class HoldReason(Struct, frozen=True):
     """The reason why an item is held, and the remedy."""
 
     why: str
@@ -156,8 +156,7 @@ _RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
 """Wait reasons that concern the current run, and not the item."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """One item's sentences, without final full stops. `next` contains commands in backquotes."""
 
     situation: str

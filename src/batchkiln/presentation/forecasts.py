@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.config import Profile
 from batchkiln.core.budget import BudgetLimit
@@ -15,8 +17,7 @@ from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.store import AccountSummary, QueuedLoad
 
 
-@dataclass(frozen=True, slots=True)
-class JobForecast:
+class JobForecast(Struct, frozen=True):
     """The forecast of the jobs on one set of accounts; jobs are assumed to run one after the other."""
 
     profile: str

@@ -5,9 +5,11 @@ ignored here.
 """
 
 import json
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import inf, isfinite
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.config import Config, Profile
 from batchkiln.core.account_view import account_view
@@ -23,8 +25,7 @@ from batchkiln.presentation.overview import service_time
 from batchkiln.store import AccountStanding, ItemDetail, JobSummary, Reader, SlotHolder
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """The wait of an item on one account. `until` is None if unknown; `holder` is the item that occupies the slot."""
 
     reason: WaitReason
@@ -33,8 +34,7 @@ class Wait:
     holder: SlotHolder | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ItemContext:
+class ItemContext(Struct, frozen=True):
     """The facts outside an item that explain its state. `wait` is None if no account can continue the item.
 
     `is_configured` is true if the configuration contains the job's profile. `now` is service time.

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
     from batchkiln.store import Unselected
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class JobView(Shown):
+class JobView(Shown, Struct, frozen=True):
     """A job's summary with its forecast.
 
     `now` is service time. `job_end` is what the forecast knows of the end. `examples` maps each group of problem items
@@ -153,8 +154,7 @@ class JobView(Shown):
         return service_note(is_embedded=self.is_embedded, time_scale=self.time_scale)
 
 
-@dataclass(frozen=True, slots=True)
-class AccountView:
+class AccountView(Struct, frozen=True):
     """An account with today's usage; `limits` is None if its profile is not configured.
 
     `now` is service time, and `time_scale` its seconds per real second. `wait` is known to `read_status` only.
@@ -168,8 +168,7 @@ class AccountView:
     wait: "Wait | None" = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Overview(Shown):
+class Overview(Shown, Struct, frozen=True):
     """The jobs and accounts of a queue, and the processes that run it.
 
     `lease` is that of the process that runs the queue; None if no process does. `shared_by` has the workers of a queue

@@ -7,12 +7,13 @@ machine cannot be recalled, so it is redacted once more.
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from batchkiln.config import Config
+from msgspec.structs import replace
+
+from batchkiln.config import Account, Config
 from batchkiln.core.errors import InputError
 from batchkiln.core.secret_texts import mask_keys
 
@@ -29,7 +30,7 @@ def known_keys(config: Config, profile_name: str) -> tuple[str, ...]:
     for account in profile.accounts:
         sources = tuple(source for source in account.keys if source.keyring is None)
         with suppress(InputError):  # an API key that cannot be read cannot leak
-            found += replace(profile, accounts=(replace(account, keys=sources),)).keys(account.name)
+            found += replace(profile, accounts=(Account(account.name, sources),)).keys(account.name)
     return tuple(found)
 
 

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from batchkiln.config import Config, Profile
 from batchkiln.core.lease_types import AwaitedMachine, Driver, WorkerState, accounts_carried
@@ -22,8 +23,7 @@ NO_WORKER = "no worker that has its API key may send"
 FULL = "each address with its API key carries as many accounts as it can"
 
 
-@dataclass(frozen=True, slots=True)
-class Undriven:
+class Undriven(Struct, frozen=True):
     """An account with work that no worker drives or is about to take, with the reason."""
 
     profile: str
@@ -36,8 +36,7 @@ class Undriven:
         return f"{self.profile}/{self.account}"
 
 
-@dataclass(frozen=True, slots=True)
-class SharedBy:
+class SharedBy(Struct, frozen=True):
     """The workers of a queue, the accounts that they drive, and the accounts without a worker.
 
     `awaited` are the machines whose journals a restored database waits for before anything is sent. `takeovers` counts,
@@ -89,8 +88,7 @@ class SharedBy:
         return next((rest.blocked for rest in rests if rest is not None and rest.blocked is not None), None)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerView:
+class WorkerView(Struct, frozen=True):
     """One worker, the requests from its address in the last minute to the busiest service, and its accounts.
 
     `waits` contains each reason why its idle accounts wait, with the number of these accounts.

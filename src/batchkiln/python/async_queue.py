@@ -4,10 +4,11 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import BinaryIO, Literal, TypeVar, get_args
+
+from msgspec.structs import replace
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied

@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from batchkiln.api.changes import FetchReport
 from batchkiln.core.errors import BatchkilnError, Diagnostic, InputError

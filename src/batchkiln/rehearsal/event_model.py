@@ -9,13 +9,14 @@ tests/integration/rehearsal/test_event_model.py checks.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from batchkiln.config import Profile
 from batchkiln.core.account_view import AccountView, account_view
@@ -49,8 +50,7 @@ class _Stored(NamedTuple):
     misunderstood: tuple[()] = ()
 
 
-@dataclass(slots=True)
-class _Generation:
+class _Generation(Struct):
     """The one unresolved generation."""
 
     attempt: Attempt
@@ -58,8 +58,7 @@ class _Generation:
     made: ModelledGeneration
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
+class _Sent(Struct, frozen=True):
     """A request under way: its kind, when it was sent and arrives, and the service days that may count it."""
 
     kind: RequestKind

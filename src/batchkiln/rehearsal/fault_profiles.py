@@ -1,9 +1,10 @@
 """The faults of a rehearsal and their rates: faults of the local service, and cut connections."""
 
 import random  # noqa: TID251  drawn from the rehearsal's seed alone, so that it can be repeated
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from batchkiln.rehearsal.network import NetworkFault
 from batchkiln_service import Endpoint, FaultRule, Misbehaviour
@@ -11,8 +12,7 @@ from batchkiln_service import Endpoint, FaultRule, Misbehaviour
 Level = Literal["none", "mild", "rough"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(Struct, frozen=True):
     """The percentage of an endpoint's requests that a fault affects, at each level."""
 
     kind: Misbehaviour
@@ -60,8 +60,7 @@ def fault_rules(level: Level) -> tuple[FaultRule, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """A request that lost its connection: how, when, the hash of its API key, and its path."""
 
     kind: NetworkFault

@@ -5,8 +5,9 @@ A failed request is resolved when the next request of its kind with the same API
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.states import ItemState
 from batchkiln.store import JobSummary
@@ -39,8 +40,7 @@ _ENDINGS: Final = {"create": "sent again", "poll": "polled again", "models": "po
 _OK, _REDIRECT = 200, 300
 
 
-@dataclass(frozen=True, slots=True)
-class Incident:
+class Incident(Struct, frozen=True):
     """One kind of fault at an endpoint: how often it occurred, and how often it was resolved in each way."""
 
     kind: str
@@ -49,8 +49,7 @@ class Incident:
     endings: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class LostRequest:
+class LostRequest(Struct, frozen=True):
     """A request whose connection was cut; the service may not have received it."""
 
     at_ms: int
@@ -59,8 +58,7 @@ class LostRequest:
     kind: str
 
 
-@dataclass(slots=True)
-class IncidentLog:
+class IncidentLog(Struct):
     """The incidents found so far; `generations` lists those affected by a fault, by kind and endpoint."""
 
     endings: Counter[tuple[str, str, str]] = field(default_factory=Counter)

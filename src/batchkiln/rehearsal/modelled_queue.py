@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import heapify, heappop, heappush
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.core.account_view import KEPT_FOR_POLLS
 from batchkiln.core.budget import JobCredits
@@ -18,8 +20,7 @@ from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, Event, ItemState,
 from batchkiln.store import Credits, JobSummary, Paid, ProblemGroup, QueuedJob, QueuedRequest
 
 
-@dataclass(slots=True)
-class JobState:
+class JobState(Struct):
     """A job and its credits; `today` counts them by the day that charges them."""
 
     job: QueuedJob
@@ -53,8 +54,7 @@ class JobState:
         )
 
 
-@dataclass(slots=True)
-class _Class:
+class _Class(Struct):
     """The queued items of a job and recipe, the next one first, and the planner's view of them."""
 
     state: JobState
@@ -88,8 +88,7 @@ class _Class:
         return found
 
 
-@dataclass(slots=True, eq=False)
-class ModelledItem:
+class ModelledItem(Struct, eq=False):
     """An item of the model: its request, its job, and the properties that decide how long it takes.
 
     `attempt` is how its last one ended.

@@ -6,8 +6,9 @@ aiohttp's server and client use it unchanged, through the event loop's connectio
 import asyncio
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
+
+from msgspec import Struct
 
 from batchkiln.rehearsal.nodes import node_of
 
@@ -50,8 +51,7 @@ class ReliableNetwork:
         return "none"
 
 
-@dataclass(frozen=True)
-class _Listener:
+class _Listener(Struct, frozen=True):
     factory: _Factory
     context: Context
 

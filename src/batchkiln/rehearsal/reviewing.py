@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from random import Random  # noqa: TID251  draws from the rehearsal's seed alone
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.states import ItemState
 from batchkiln.store import Decided, Reader, ReviewStep, Store, Writer
@@ -16,8 +17,7 @@ REDOS_MAX: Final = 3
 _BY: Final = "rehearsal"
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewFigures:
+class ReviewFigures(Struct, frozen=True):
     """The number of verdicts in a rehearsal, and of items that were made again."""
 
     kept: int = 0
@@ -25,8 +25,7 @@ class ReviewFigures:
     redone: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdicts:
+class _Verdicts(Struct, frozen=True):
     """The names of the items of one step by what is decided about them."""
 
     kept: list[str]

@@ -10,13 +10,14 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random  # noqa: TID251  draws from the rehearsal's seed alone
 from typing import BinaryIO, Final
 
 import aiohttp
+from msgspec import Struct, field
+from msgspec.structs import astuple, replace
 
 from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.apply_manifests import Applied, apply_manifests, scope_of
@@ -54,8 +55,7 @@ CREDITS: Final = 10**12  # for each account: a rehearsal finds out the cost, not
 PROGRESS_SECONDS: Final = 1800.0  # in virtual time
 
 
-@dataclass(frozen=True, slots=True)
-class RehearsalOptions:
+class RehearsalOptions(Struct, frozen=True):
     """The options of a rehearsal: manifests, fault level and random seed.
 
     `kept` is the share of what is reviewed that is kept, from 0 to 1.
@@ -74,8 +74,7 @@ class RehearsalOptions:
     """Whether to run the whole program, also where a model gives the same result."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RehearsalResult(Shown):
+class RehearsalResult(Shown, Struct, frozen=True):
     """The result of a rehearsal: `jobs` and `paid` come from the queue, `report` and `incidents` from the service.
 
     With `is_modelled`, both were a model (`event_model.py`), and not the whole program.
@@ -88,7 +87,7 @@ class RehearsalResult(Shown):
     paid: Paid
     report: Report
     incidents: tuple[Incident, ...]
-    reviews: ReviewFigures = field(default_factory=ReviewFigures)
+    reviews: ReviewFigures = ReviewFigures()
     is_modelled: bool = False
 
     def _shown(self) -> Iterator[tuple[str, object]]:

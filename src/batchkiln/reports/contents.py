@@ -1,18 +1,18 @@
 """The data of a report. The caller removes local paths and secrets from every text."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from batchkiln.core.job import Charge, Mode
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 
 
-@dataclass(frozen=True, slots=True)
-class ReportJob:
+class ReportJob(Struct, frozen=True):
     """The job of a report.
 
     `now` is service time; `end_text` is when it ends, or why that is not known. `service_note` says of a local service
@@ -33,8 +33,7 @@ class ReportJob:
     service_note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFile:
+class ReportFile(Struct, frozen=True):
     """One output. `path` is read and never shown; `name` is relative to the output folder.
 
     If its place is `url`, a local copy with the content `sha256` is read.
@@ -54,8 +53,7 @@ class ReportFile:
         return self.media_type.startswith("video/")
 
 
-@dataclass(frozen=True, slots=True)
-class ReportItem:
+class ReportItem(Struct, frozen=True):
     """One item with its request, files and charges.
 
     `inputs` are file names without folders. `stale` is why what it was made from is no longer current, or empty;

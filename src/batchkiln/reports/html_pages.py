@@ -4,11 +4,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from batchkiln.core.byte_sizes import format_size
 from batchkiln.core.states import ItemState
@@ -26,16 +27,14 @@ _LANDSCAPE: Final = 1.778
 _PORTRAIT: Final = 0.8  # taller cells would leave only two rows on a screen
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """One file with its thumbnail, or with the reason why it has none."""
 
     file: ReportFile
     thumbnail: Thumbnail | NoThumbnail
 
 
-@dataclass(frozen=True, slots=True)
-class PageLink:
+class PageLink(Struct, frozen=True):
     """A page of the report: its file name, and the indexes of its first and last item."""
 
     name: str
@@ -43,8 +42,7 @@ class PageLink:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """The shape of the contact sheet's cells. `ratio` is width divided by height."""
 
     ratio: float = 1.0

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
+
+from msgspec import Struct
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.shown import Shown
@@ -44,16 +45,14 @@ _SHEET: Final = '<div class="sheet">\n'
 _END_OF_SHEET: Final = "</div>\n"
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenPage:
+class WrittenPage(Struct, frozen=True):
     """One page on disk."""
 
     path: Path
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class WrittenReport(Shown):
+class WrittenReport(Shown, Struct, frozen=True):
     """The pages, starting with the first, and their totals."""
 
     files: tuple[WrittenPage, ...]

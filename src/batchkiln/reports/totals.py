@@ -1,9 +1,10 @@
 """The totals of a report. Their size is bounded, whatever the number of items."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.reports.contents import ReportItem
@@ -14,8 +15,7 @@ MAX_EXAMPLES: Final = 3
 MAX_MISSING: Final = 20
 
 
-@dataclass(slots=True)
-class CreditTotals:
+class CreditTotals(Struct):
     """Credits of a model, a day or the whole job. `generations` counts attempts that were charged or refunded."""
 
     generations: int = 0
@@ -36,8 +36,7 @@ class CreditTotals:
         self.reserved += reserved
 
 
-@dataclass(slots=True)
-class ModelTotals:
+class ModelTotals(Struct):
     """The totals of one model."""
 
     credits: CreditTotals = field(default_factory=CreditTotals)
@@ -45,8 +44,7 @@ class ModelTotals:
     done: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSettings:
+class RequestSettings(Struct, frozen=True):
     """The settings that requests share."""
 
     model: str
@@ -54,8 +52,7 @@ class RequestSettings:
     parameters: tuple[tuple[str, str | int | bool], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """An item with a failure. `page` is the report's page that shows it, from 0."""
 
     item: str
@@ -63,8 +60,7 @@ class Example:
     page: int
 
 
-@dataclass(slots=True)
-class Cause:
+class Cause(Struct):
     """One cause of failures. `message` is from the latest item."""
 
     count: int = 0
@@ -72,8 +68,7 @@ class Cause:
     examples: list[Example] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ReportTotals:
+class ReportTotals(Struct):
     """The totals of all items of a report."""
 
     states: Counter[ItemState] = field(default_factory=Counter)

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from batchkiln.core.responses import AccountBlocked
 
 
-@dataclass(frozen=True, slots=True)
-class AccountSummary:
+class AccountSummary(Struct, frozen=True):
     """An account's usage on its latest day, the waits that the service imposed, and its present outage.
 
     `key_missing` names the places where the process that runs the queue has found no API key; None if it needs none.
@@ -42,8 +42,7 @@ class AccountSummary:
     refused: "AccountBlocked | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class SlotHolder:
+class SlotHolder(Struct, frozen=True):
     """The item that occupies the account's only slot (Law 4)."""
 
     item_id: int
@@ -52,8 +51,7 @@ class SlotHolder:
     state: ItemState
 
 
-@dataclass(frozen=True, slots=True)
-class AccountStanding:
+class AccountStanding(Struct, frozen=True):
     """The status of one account. `is_ready` is true if all images of the item are uploaded to the account."""
 
     account: str
@@ -68,8 +66,7 @@ class AccountStanding:
     refused: "AccountBlocked | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class PastDay:
+class PastDay(Struct, frozen=True):
     """An account's usage on one service day."""
 
     starts_at: datetime

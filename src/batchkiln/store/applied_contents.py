@@ -8,8 +8,9 @@ record away first, in the same transaction.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from batchkiln.core.job import JobSpec
 from batchkiln.store.identity import equal_requests, may_have_old_ids
@@ -37,8 +38,7 @@ class Contents(Protocol):
         """Return whether each source has this hash now. Reads all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Struct, frozen=True):
     """An applied manifest: the number of its items, the digest of its reading, its equal requests, and its sources."""
 
     items: int

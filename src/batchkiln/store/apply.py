@@ -9,8 +9,10 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Final, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
@@ -57,8 +59,7 @@ OnChange = Literal["error", "keep", "redo"]
 or make it again with the new request."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyOptions:
+class ApplyOptions(Struct, frozen=True):
     """Options of applying a manifest. `dry_run` only computes the report.
 
     `agreed` is the digest of the content that a person confirmed: if the manifest has changed since, nothing is
@@ -83,8 +84,7 @@ class ApplyOptions:
         return self.dry_run and not self.is_trial
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ApplyReport(Shown):
+class ApplyReport(Shown, Struct, frozen=True):
     """The result of applying a manifest, or its preview. The manifest has `new` + `known` items.
 
     `updated` counts known items whose request or settings changed. `changed` names the first 20 of `changed_count`
@@ -113,13 +113,13 @@ class ApplyReport(Shown):
     redo_cost: int = 0
     redo_unquoted: int = 0
     redo_over_cap: int = 0
-    redo_effects: RedoEffects = field(default_factory=RedoEffects)
+    redo_effects: RedoEffects = RedoEffects()
     redo_refusal: Diagnostic | None = None
     missing: int = 0
     pruned: int = 0
     paid_before: int = 0
     moved_from: str | None = None
-    digest: str = field(default="", compare=False)
+    digest: str = ""
     warnings: tuple[Diagnostic, ...] = ()
 
     def _shown(self) -> Iterator[tuple[str, object]]:
@@ -226,8 +226,7 @@ def compared(
         yield application
 
 
-@dataclass
-class _Seen:
+class _Seen(Struct):
     """Whether a selection matches one of the items that are read, and the first ids."""
 
     wanted: Selection
@@ -612,8 +611,7 @@ class ManifestApplication:
         }
 
 
-@dataclass(slots=True)
-class _Redone:
+class _Redone(Struct):
     """The number of items that are made again, and their cost by the known quotes; `done` are those that are done."""
 
     number: int = 0

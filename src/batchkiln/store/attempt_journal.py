@@ -23,10 +23,12 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.disk_sync import sync_file, sync_folder
@@ -36,8 +38,7 @@ _CRC_DIGITS: Final = 8
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True)
-class JournalEntry:
+class JournalEntry(Struct, frozen=True):
     """One attempt. `checksum` is the checksum of the queue's row; `recorded_at` is milliseconds of service time.
 
     `delivered` contains the numbers of the item's earlier attempts with saved files, if the item is made again.

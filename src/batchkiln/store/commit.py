@@ -4,8 +4,10 @@
 service time.
 """
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core import outcome_errors
 from batchkiln.core.errors import InvariantBroken, LeaseLost
@@ -86,8 +88,7 @@ def attempt_row(connection: Session, attempt_id: int, key: str | None = None) ->
     return row
 
 
-@dataclass(slots=True)
-class _Commit:
+class _Commit(Struct):
     """The application of one outcome. `row` is the attempt as it was last read.
 
     `event` is the last event so far, and `kept_error` the error that the item keeps. `made_ready` items waited only for

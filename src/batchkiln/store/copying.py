@@ -9,10 +9,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.errors import BatchkilnError, QueueInUse, QueueUnusable
 from batchkiln.core.job import AttemptState, InputFile
@@ -56,8 +58,7 @@ ORDER: Final = (
 _ROWS_AT_ONCE: Final = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """The number of copied rows of each table. `is_finished_only`: an earlier copy had committed, and was marked now.
 
     `staged_on` names the machines with complete files that are still to be written to a URL.

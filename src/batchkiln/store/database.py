@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.location import QueueLocation
@@ -125,8 +126,7 @@ def _nothing(_: Session) -> None:
     pass
 
 
-@dataclass(slots=True)
-class PendingWrite:
+class PendingWrite(Struct):
     """A write that waits for its transaction, and its future result."""
 
     work: Callable[..., Any]

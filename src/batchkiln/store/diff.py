@@ -1,9 +1,10 @@
 """Differences between a manifest and its job, decided one item at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.chains import rebuild_inputs
@@ -44,8 +45,7 @@ class DiffKind(Enum):
     SENT = auto()  # its request changed after it was sent: a person decides
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """The difference of one known item. `seq`, `file` and `line` come from the staging.
 
     The recipe ids are those of the item's current recipe and of the manifest's recipe. `new_cost` is the quote of the

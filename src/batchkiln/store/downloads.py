@@ -4,8 +4,9 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from batchkiln.core.job import SavedFile, SavedOutput, Sidecar
 from batchkiln.core.queue_types import DownloadTask

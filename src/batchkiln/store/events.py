@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import AT_REST, ItemState
@@ -17,8 +18,7 @@ EXAMINED: Final = 20_000
 """The number of events that one page examines at most. It takes some tens of milliseconds."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class LoggedEvent(Shown):
+class LoggedEvent(Shown, Struct, frozen=True):
     """One event. `item` and `state` are None for an event of the whole job."""
 
     id: int
@@ -37,8 +37,7 @@ class LoggedEvent(Shown):
         yield "state", self.state
 
 
-@dataclass(frozen=True, slots=True)
-class EventPage:
+class EventPage(Struct, frozen=True):
     """Some events, the newest first.
 
     `older` is the id before which the next page begins; None at the beginning of the log. `is_cut` is true if the page
@@ -50,8 +49,7 @@ class EventPage:
     is_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ItemEnded:
+class ItemEnded(Struct, frozen=True):
     """An item's transition into a state that only a person can change."""
 
     event_id: int

@@ -7,11 +7,11 @@ match its pictures even if the queue changes.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from batchkiln.core.job import AttemptState, Charge, Mode, Recipe
 from batchkiln.core.sample_names import DatasetRow
@@ -25,8 +25,7 @@ from batchkiln.store.shared_paths import local_path_of
 from batchkiln.store.sql import query
 
 
-@dataclass(frozen=True, slots=True)
-class ItemShape:
+class ItemShape(Struct, frozen=True):
     """The types that an item adds to a dataset's columns, in any state."""
 
     makes_video: bool
@@ -38,8 +37,7 @@ _ANY = Filter()
 _RESERVING = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRow:
+class ReportRow(Struct, frozen=True):
     """One item of a report. `inputs` are the paths of its images; `charges` has one entry for each attempt."""
 
     item: ItemSummary

@@ -5,9 +5,10 @@ Nothing read here contains a prompt, a request's body or an API key.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.queue_types import ItemNames
 from batchkiln.core.states import ItemState
@@ -17,8 +18,7 @@ from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 
-@dataclass(frozen=True, slots=True)
-class Paid:
+class Paid(Struct, frozen=True):
     """The paid generations of the whole queue. `kept` are those not refunded; `items` and `credits` are theirs."""
 
     generations: int
@@ -31,8 +31,7 @@ ATTEMPTS_LOOKED_AT: Final = 5000
 """More than an account's five days of a thousand creates (Service section 8)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hour:
+class Hour(Struct, frozen=True):
     """The generations that ended in an hour: successes, others, and the credits that were not refunded."""
 
     starts_at: datetime

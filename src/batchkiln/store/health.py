@@ -1,7 +1,8 @@
 """The queue's state for `doctor`: integrity, version, and the parts that depend on the configuration."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from batchkiln.core.queue_types import Scope
 from batchkiln.store.jobs import Jobs, Work
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from batchkiln.store.postgres.connecting import ServerCheck
 
 
-@dataclass(frozen=True, slots=True)
-class UnresolvedKey:
+class UnresolvedKey(Struct, frozen=True):
     """An unfinished attempt that only this API key can read (Service rule 5.7)."""
 
     profile: str
@@ -24,8 +24,7 @@ class UnresolvedKey:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
-class QueueHealth:
+class QueueHealth(Struct, frozen=True):
     """An intact queue. `work` and the following fields are empty if `version` is older than this program's.
 
     `driver` is the living process that runs the queue alone, and `workers` is how many living workers share it.

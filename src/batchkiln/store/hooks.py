@@ -8,9 +8,10 @@ twice (Law 2).
 
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.job import SavedFile
 from batchkiln.core.origin import Origin
@@ -40,8 +41,7 @@ class HookDecision(StrEnum):
     REDO = "redo"
 
 
-@dataclass(frozen=True, slots=True)
-class SavedItem:
+class SavedItem(Struct, frozen=True):
     """An item whose files are saved, as the hook receives it: `files` has each output's number and file."""
 
     event_id: int
@@ -50,16 +50,14 @@ class SavedItem:
     files: tuple[tuple[int, SavedFile], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RedoBounds:
+class RedoBounds(Struct, frozen=True):
     """The bounds for repetitions by the hook: how often for one item, and for how many credits in one job."""
 
     redos: int
     credits: int
 
 
-@dataclass(slots=True)
-class _Position:
+class _Position(Struct):
     """The event up to which all items are ended, and those taken beyond it (owner and end in ms) or ended beyond it."""
 
     cursor: int

@@ -6,9 +6,10 @@ of it, because they do not change the outputs.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.states import ItemState
 from batchkiln.store.session import Session
@@ -23,8 +24,7 @@ _IDS: Final = "ids"
 _BY_POSITION: Final = "item"
 
 
-@dataclass(frozen=True, slots=True)
-class SameRequest:
+class SameRequest(Struct, frozen=True):
     """A new item, its place, and an item of the job with the same request that is paid or under way."""
 
     name: str

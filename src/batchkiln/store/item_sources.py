@@ -3,15 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from batchkiln.core.states import ItemState
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSource:
+class ItemSource(Struct, frozen=True):
     """An input of an item that another item makes.
 
     `place` is its place among the inputs, from 1. `item` is the name of an item, with its state, or of a group, whose

@@ -9,16 +9,18 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.filenames import render
 from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe, Verdict
+from batchkiln.core.redacted import Redacted
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.shown import Shown
 from batchkiln.core.states import ItemState
@@ -34,8 +36,7 @@ PAGE: Final = 1000
 _TERM: Final = re.compile(r'"([^"]+)"|([^"\s]+)')
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class OutputSummary(Shown):
+class OutputSummary(Shown, Struct, frozen=True):
     """One complete file under its final name; `sha256` is hex."""
 
     id: int
@@ -53,8 +54,7 @@ class OutputSummary(Shown):
         yield "bytes", self.size_bytes
 
 
-@dataclass(slots=True, repr=False)  # frozen, it would take three times as long to make, and there may be a million
-class ItemSummary(Shown):
+class ItemSummary(Shown, Struct, frozen=True):
     """One item of a list. `id` is the key for paging; `attempts` is their number.
 
     `credits` is the cost of its attempts minus refunds, of all its versions; `generation_id` is the one that made the
@@ -119,8 +119,7 @@ def _source_shown(source: ItemSource) -> str:
     return f"{name}, which is {source.state}"
 
 
-@dataclass(frozen=True, slots=True)
-class VersionDetail:
+class VersionDetail(Struct, frozen=True):
     """The saved files of one attempt of an item, by its number among those; without files, they are gone.
 
     `is_current`: exports, reports and items that are made from this one use them. `inputs` are the images that they
@@ -134,8 +133,7 @@ class VersionDetail:
     inputs: tuple[InputFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptDetail:
+class AttemptDetail(Struct, frozen=True):
     """One attempt for display; its API key is identified only by the fingerprint (Law 8)."""
 
     id: int
@@ -163,8 +161,7 @@ class AttemptDetail:
         return self.generation_created_at or self.recorded_at
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class EventRecord(Shown):
+class EventRecord(Shown, Struct, frozen=True):
     """One event. `state` is the item's state after it, None if unchanged."""
 
     id: int
@@ -180,8 +177,7 @@ class EventRecord(Shown):
         yield "state", self.state
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ItemDetail(Shown):
+class ItemDetail(Shown, Struct, frozen=True):
     """All that the queue knows about one item. `arrival` is the job's event of the manifest that added it.
 
     `attempt_id` is the attempt that decided its state, None in the queue; after a choice, it is not the last one.
@@ -220,13 +216,14 @@ class ItemDetail(Shown):
         return f"{len(self.events)},{self.quote_credits}"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRecord:
+class RequestRecord(Redacted, frozen=True):
     """The exact request of one attempt."""
+
+    hidden: ClassVar = frozenset({"body"})
 
     number: int
     is_video: bool
-    body: bytes = field(repr=False)
+    body: bytes
 
 
 LOOKED_AT: Final = 4000
@@ -252,8 +249,7 @@ class Sorting(StrEnum):
     NEWEST = "newest"
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Conditions of a search, which must all hold; None matches everything.
 
     `metadata` contains keys with their values as text, such as `3` and `true`; a value of None matches any item with
@@ -280,8 +276,7 @@ class Filter:
         return bool(self.metadata) or any(wish is not None for wish in (self.model, self.code, self.verdict))
 
 
-@dataclass(frozen=True, slots=True)
-class GalleryPage:
+class GalleryPage(Struct, frozen=True):
     """A page of items in the order of a search.
 
     `next_after` starts the next page, and `previous_before` ends the previous one. `before_each` has the place before
@@ -296,8 +291,7 @@ class GalleryPage:
     is_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFile:
+class OutputFile(Struct, frozen=True):
     """A saved file."""
 
     path: str

@@ -6,10 +6,12 @@ Triggers maintain the counters: a job of a million items is read as fast as a jo
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
@@ -39,8 +41,7 @@ BLOCKERS_SHOWN: Final = 20
 _MOVING: Final = (ItemState.QUEUED, *UNDER_WAY)
 
 
-@dataclass(frozen=True, slots=True)
-class Credits:
+class Credits(Struct, frozen=True):
     """A job's credits: reserved without a definite reply, charged for generations, refunded for failed ones."""
 
     reserved: int
@@ -53,8 +54,7 @@ class Credits:
         return self.charged - self.refunded
 
 
-@dataclass(frozen=True, slots=True)
-class UnderWay:
+class UnderWay(Struct, frozen=True):
     """An item that was sent and has not ended. `status` is the service's word for its generation.
 
     `retention_ends_at` is when the service may delete the paid result; None while no id is known.
@@ -70,8 +70,7 @@ class UnderWay:
     retention_ends_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemGroup:
+class ProblemGroup(Struct, frozen=True):
     """A group of failed, rejected, expired or held items with the same cause.
 
     `example` is the latest error message, and `attempt` how the attempt of that item ended. Both are None if the latest
@@ -85,8 +84,7 @@ class ProblemGroup:
     attempt: "AttemptState | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
+class Blocker(Struct, frozen=True):
     """An item that ended without a result, and the number of queued items that wait for its file.
 
     If they wait for a chosen one of `group`, it is the first of the group's items without a result, and too few others
@@ -100,8 +98,7 @@ class Blocker:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class JobSummary(Shown):
+class JobSummary(Shown, Struct, frozen=True):
     """A job's progress.
 
     `items` contains every state, even those without items. `queued_cost` is the cost of the queued items by the known
@@ -195,8 +192,7 @@ class JobSummary(Shown):
         return sum(self.items[state] for state in UNDER_WAY) + queued
 
 
-@dataclass(frozen=True, slots=True)
-class JobAtWork:
+class JobAtWork(Struct, frozen=True):
     """An unfinished job. `accounts` is empty if it uses the profile's first account."""
 
     id: int
@@ -206,8 +202,7 @@ class JobAtWork:
     output_dir: str
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """Jobs that may begin new attempts, and (profile, account) pairs that have something under way.
 
     `unfinished` contains the pairs whose items are not all held for a person.

@@ -15,9 +15,10 @@ import secrets
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from batchkiln.core.lease_types import AwaitedMachine
 from batchkiln.core.polling import RETENTION
@@ -36,8 +37,7 @@ _KEPT_MS: Final = int(RETENTION.total_seconds() * 1000)
 _DAY_MS: Final = 24 * 3600 * 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """A folder of journals on one machine. `token` is in a file beside them, and `place` is their path without number.
 
     `incarnation` identifies the present state of the database at the server; None if the server does not report it.

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.durations import Durations
 from batchkiln.core.forecast import ItemClass, JobLoad, with_poll_delay
@@ -27,8 +29,7 @@ CLIP_SECONDS: Final = 90.0
 """Expected duration of an item while none of its model was seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedLoad:
+class QueuedLoad(Struct, frozen=True):
     """A job's load and its accounts. `accounts` is empty if it uses the profile's first account."""
 
     profile: str
@@ -36,8 +37,7 @@ class QueuedLoad:
     load: JobLoad
 
 
-@dataclass(frozen=True, slots=True)
-class RecipeCount:
+class RecipeCount(Struct, frozen=True):
     """The number of a job's items with one recipe and state. `cost_credits` is the quote, None without one.
 
     `began_at` is when items under way were recorded, on average; None for queued ones.

@@ -2,10 +2,11 @@
 
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import unquote
+
+from batchkiln.core.redacted import Redacted
 
 SCHEMES: Final = ("postgresql", "postgres")
 _HIDDEN: Final = "…"
@@ -14,8 +15,7 @@ _URL: Final = re.compile(r"postgres(?:ql)?://\S+", re.IGNORECASE)
 _SECRET: Final = re.compile(r"(?<=password=)[^&]+")
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseUrl:
+class DatabaseUrl(Redacted, frozen=True):
     """The URL of a PostgreSQL database that holds a queue. Its text shows no password (Law 8).
 
     `may_lose_commits` accepts a server that may lose a commit which it acknowledged. `shared_dir` is the folder of all
@@ -23,7 +23,9 @@ class DatabaseUrl:
     only on the machine that enqueued the item.
     """
 
-    secret: str = field(repr=False)
+    hidden: ClassVar = frozenset({"secret"})
+
+    secret: str
     """The whole URL, perhaps with a password: for the database's driver alone."""
 
     may_lose_commits: bool = False

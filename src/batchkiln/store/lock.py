@@ -1,8 +1,9 @@
 """The record of the process that runs the queue. The driver holds the lock itself; a crash releases it."""
 
 import os
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.meta import refuse_moved
@@ -10,8 +11,7 @@ from batchkiln.store.session import Session
 from batchkiln.store.sql import query
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """The process that runs the queue, or that was killed while it ran the queue."""
 
     pid: int

@@ -7,12 +7,12 @@ bytes, as an attempt in doubt, and is replayed like any other (Law 2). Until the
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from msgspec import Struct
 
 from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
@@ -45,8 +45,7 @@ _KEPT_MS: Final = int(RETENTION.total_seconds() * 1000)
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class _Compared:
+class _Compared(Struct, frozen=True):
     """A comparison of journal and queue: the lost attempts, and the journal's new content if needed.
 
     `ended` names the items that have ended according to the queue, but were followed by a lost attempt.

@@ -1,8 +1,10 @@
 """Single values about the whole queue, stored as text by key."""
 
 import json
-from dataclasses import asdict, dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from batchkiln.core.errors import QueueUnusable
 from batchkiln.store.session import Row, Session
@@ -46,8 +48,7 @@ def refuse_moved(connection: Session, place: object, *, unless_to: str | None = 
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SharedMark:
+class SharedMark(Struct, frozen=True):
     """The mark by which machines recognise the folder that they share: a token in it, and the machine that wrote it."""
 
     token: str

@@ -1,14 +1,13 @@
 """Updates the schema of a queue when a person requests it."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from batchkiln.store.location import DatabaseUrl, QueueLocation
 
 # ruff: noqa: PLC0415  see `drivers`
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """A migration's result. `before` is 0 if there was no queue. `latest` is this program's version."""
 
     before: int

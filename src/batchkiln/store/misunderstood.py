@@ -4,8 +4,9 @@ Every function takes a connection; functions that write take it inside a transac
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.suggestions import closest, did_you_mean
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from batchkiln.core.queue_types import Circumstances
 
 
-@dataclass(frozen=True, slots=True)
-class AskedAgain:
+class AskedAgain(Struct, frozen=True):
     """A call that a person has reset, and its account."""
 
     profile: str

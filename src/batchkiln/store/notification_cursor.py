@@ -6,9 +6,10 @@ address.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.timestamps import to_milliseconds
@@ -24,8 +25,7 @@ DELIVERED_IDS_KEPT: Final = 200
 EXPIRING_SHOWN: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationPosition:
+class NotificationPosition(Struct, frozen=True):
     """A notifier's position: the last delivered event, and the ids of delivered notifications, the newest last."""
 
     cursor: int
@@ -40,8 +40,7 @@ class NotificationPosition:
         return NotificationPosition(cursor, self.ids)
 
 
-@dataclass(frozen=True, slots=True)
-class Expiring:
+class Expiring(Struct, frozen=True):
     """A paid item that is not downloaded yet."""
 
     job: str

@@ -7,8 +7,10 @@ Unknown names raise `InputError` before anything is changed.
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.shown import Shown
@@ -61,16 +63,14 @@ _IS_LOST: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A named item that was left unchanged, and the reason."""
 
     name: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RetryGroup:
+class RetryGroup(Struct, frozen=True):
     """The items in one state that a retry would queue; `cost` in credits is None if none has a quote within its cap.
 
     The figures are as in `RetryReport`. `newest_attempt` is None if none was ever sent.
@@ -86,8 +86,7 @@ class RetryGroup:
     day_cost: int | None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RetryReport(Shown):
+class RetryReport(Shown, Struct, frozen=True):
     """The number of items that a retry queues, by their previous state; or would queue, if it `is_preview`.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
@@ -110,7 +109,7 @@ class RetryReport(Shown):
     rejected_cost: int = 0
     day_cost: int = 0
     groups: tuple[RetryGroup, ...] = ()
-    is_preview: bool = field(default=False, compare=False)
+    is_preview: bool = False
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield (
@@ -122,8 +121,7 @@ class RetryReport(Shown):
         yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped[:_SKIPPED_SHOWN]]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class CancelReport(Shown):
+class CancelReport(Shown, Struct, frozen=True):
     """The number of canceled items; canceling is free. `waiting` other items wait for outputs of the canceled ones."""
 
     canceled: int
@@ -136,8 +134,7 @@ class CancelReport(Shown):
         yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped[:_SKIPPED_SHOWN]]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RedoReport(Shown):
+class RedoReport(Shown, Struct, frozen=True):
     """The number of done items that are made again; or would be made again, if it `is_preview`.
 
     `may_cost` is the sum of the known quotes in credits, or None without any; `unquoted` items are not included, nor
@@ -153,8 +150,8 @@ class RedoReport(Shown):
     newest_attempt: int = 0
     over_cap: int = 0
     day_cost: int = 0
-    effects: RedoEffects = field(default_factory=RedoEffects)
-    is_preview: bool = field(default=False, compare=False)
+    effects: RedoEffects = RedoEffects()
+    is_preview: bool = False
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         yield "would be made again" if self.is_preview else "made again", self.redone
@@ -169,8 +166,7 @@ def _costs_shown(may_cost: int | None, unquoted: int) -> Iterator[tuple[str, obj
     yield "items without a known price", unquoted or None
 
 
-@dataclass(frozen=True, slots=True)
-class Affected:
+class Affected(Struct, frozen=True):
     """An item that an operation would change. `may_be_paid`: an earlier attempt of it may have cost credits."""
 
     name: str

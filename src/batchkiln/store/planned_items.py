@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import count, islice
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.job import Recipe
 from batchkiln.core.selection import Selectable, Selection
@@ -18,8 +19,7 @@ _ENDED: Final = -1  # the step of selected items that are not to be queued: they
 _BEHIND: Final = 1 << 62  # added to the numbers of new items, which have no ids yet
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedItem:
+class PlannedItem(Struct, frozen=True):
     """An item that would be sent: its prompt, its recipe, what its images are, in order, and its price if known."""
 
     name: str

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence, Set as AbstractSet
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.polling import Kind, Observation
@@ -90,8 +91,7 @@ def _usage(rows: Sequence[Row], day: datetime) -> DayUsage:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Unwanted:
+class _Unwanted(Struct, frozen=True):
     """Pending queries that decide whether an attempt that created nothing is still wanted."""
 
     attempt: Attempt
@@ -147,8 +147,7 @@ def durations(connection: Session, profile: str) -> list[tuple[Kind, Observation
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Class:
+class _Class(Struct, frozen=True):
     """Pending queries about the next items of one job that share a recipe."""
 
     row: Row

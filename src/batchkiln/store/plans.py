@@ -6,10 +6,12 @@ Nothing is changed: the staging is a separate file, and the queue's connection i
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.core.durations import Durations
 from batchkiln.core.errors import Diagnostic
@@ -53,8 +55,7 @@ class ChangeKind(StrEnum):
     LEFT_ALONE = "left_alone"  # no longer in the manifest
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One new or differing item. `fields` are the differences; `reason` says why the item had ended."""
 
     kind: ChangeKind
@@ -64,8 +65,7 @@ class Change:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Uploads:
+class Uploads(Struct, frozen=True):
     """Images to upload, each content counted once."""
 
     files: int
@@ -73,8 +73,7 @@ class Uploads:
     largest_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PriceQuestion:
+class PriceQuestion(Struct, frozen=True):
     """A missing price, and an item whose request is used for the quote. `urls` has an uploaded asset per image."""
 
     profile: str
@@ -86,8 +85,7 @@ class PriceQuestion:
     urls: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestPlan:
+class ManifestPlan(Struct, frozen=True):
     """The comparison of one manifest. `counts` are the items to send and those already under way.
 
     `recipes` are those of the items to send, by the id in `counts`. `numbers` counts the changes, each item once;
@@ -338,8 +336,7 @@ class _RecipeCounter:
                 yield Change(kind, row["name"], ItemState(row["state"]))
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecipe:
+class JobRecipe(Struct, frozen=True):
     """A recipe of queued items; `question` asks for its price if that is missing."""
 
     recipe: Recipe

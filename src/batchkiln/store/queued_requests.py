@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from batchkiln.core.job import Order, Recipe
 from batchkiln.core.polling import Kind
@@ -21,8 +22,7 @@ class QueuedRequest(NamedTuple):
     prompt: str
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedJob:
+class QueuedJob(Struct, frozen=True):
     """A job with its queued items. `accounts` is empty if it uses the profile's first account.
 
     `recipes` and `kinds` are by recipe id. If not `is_plain`, the job is paused, an item is not queued, or it has an

@@ -5,8 +5,9 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.shown import Shown
 from batchkiln.store.jobs import JobSummary
@@ -17,8 +18,7 @@ KEPT_NAMED: Final = 5
 """The number of named items whose verdicts end; the others are only counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outdated:
+class Outdated(Struct, frozen=True):
     """Items that were sent with files that a redo replaces: they become stale as soon as it has new ones.
 
     `first` is the name of one of them. `may_cost` is the sum of the known quotes for making them again, in credits, or
@@ -31,8 +31,7 @@ class Outdated:
     unquoted: int
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RedoEffects(Shown):
+class RedoEffects(Shown, Struct, frozen=True):
     """What making done items again means for what exists.
 
     `kept` counts the items that a person kept, and `kept_names` has the first of them: each verdict is about the

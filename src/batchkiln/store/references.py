@@ -6,9 +6,10 @@ before anything is stored: names that do not exist, sources that make no images,
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, SourceRef
@@ -200,8 +201,7 @@ class References:
         return str(self._connection.execute(query("member_of_circle"), {"node": node}).fetchone()[0])
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedChains:
+class PlannedChains(Struct, frozen=True):
     """The figures of a plan about items that are made from others.
 
     `to_make` has the number of items to queue whose input does not exist yet, by price key; `to_choose` of them wait

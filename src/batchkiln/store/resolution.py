@@ -3,9 +3,10 @@
 An item under way that makes no progress can be resolved as well, while no process runs the queue.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import RESERVING, AttemptState
@@ -42,8 +43,7 @@ class Decision(StrEnum):
     SAVED = "saved"  # the files on disk are sufficient
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """The result of a decision. `may_pay_again` is true if an attempt of the item had an id, or no definite reply."""
 
     state: ItemState
@@ -51,8 +51,7 @@ class Resolved:
     may_pay_again: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """A held item and its attempt. An item without an attempt is held for a missing image."""
 
     item_id: int

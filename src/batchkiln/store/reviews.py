@@ -7,9 +7,10 @@ changed.
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.errors import InputError, command_arguments
 from batchkiln.core.job import InputFile, Recipe, Verdict
@@ -52,8 +53,7 @@ _STATEMENTS: Final = {
 _EVENTS: Final = {Decided.KEEP: "kept", Decided.DROP: "dropped", Decided.UNDO: "verdict_undone"}
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ReviewReport(Shown):
+class ReviewReport(Shown, Struct, frozen=True):
     """The items whose verdict changed, and the reasons why other named items stay unchanged.
 
     `made_ready` counts the queued items that waited only for these verdicts.
@@ -69,8 +69,7 @@ class ReviewReport(Shown):
         yield "unchanged", [f"{each.name}: {each.reason}" for each in self.skipped]
 
 
-@dataclass(frozen=True, slots=True)
-class MadeItem:
+class MadeItem(Struct, frozen=True):
     """An item that was sent with a reviewed one. `is_done`: a redo can make it again. `credits` are net of refunds."""
 
     job: str
@@ -80,8 +79,7 @@ class MadeItem:
     is_done: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """Queued items that a verdict lets begin, by their names.
 
     `credits` is the sum of their known prices, and None without any; `unpriced` of them have none.
@@ -92,8 +90,7 @@ class Release:
     unpriced: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class KeptBeyond:
+class KeptBeyond(Struct, frozen=True):
     """A group of which too many items are kept: others are made from `used`, and not from `unused`."""
 
     job: str
@@ -102,8 +99,7 @@ class KeptBeyond:
     unused: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewEffects:
+class ReviewEffects(Struct, frozen=True):
     """What the current verdicts about some items mean for the items that are made from them.
 
     `ready` can begin now. `begun` items were sent with a kept file and are not done yet. `outdated` ones were sent with
@@ -119,8 +115,7 @@ class ReviewEffects:
     ready_jobs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ReviewStep(Shown):
+class ReviewStep(Shown, Struct, frozen=True):
     """The items that are reviewed together: one item, or a group of variants. `at` is the place for paging.
 
     `choose` is the number of items to keep of the group. `inputs` are the images that the items are made from.

@@ -1,18 +1,18 @@
 """The named statements of `*.sql`. Each file is beside the one module that executes them."""
 
-import re
 from pathlib import Path
 from typing import Final
 
-_NAME: Final = re.compile(r"^-- name: (\w+)[^\n]*$", re.MULTILINE)
+_BEGIN: Final = "\n-- name: "
 
 
 def _load() -> dict[str, str]:
     """Return the statements by name. Each begins with a line `-- name: NAME`, with an optional comment after it."""
     found: dict[str, str] = {}
     for entry in Path(__file__).parent.glob("*.sql"):
-        parts = _NAME.split(entry.read_text("utf-8"))[1:]
-        for name, body in zip(parts[::2], parts[1::2], strict=True):
+        for part in f"\n{entry.read_text('utf-8')}".split(_BEGIN)[1:]:
+            head, _, body = part.partition("\n")
+            name, *_ = head.split(maxsplit=1)
             assert name not in found, f"two queries are named {name}"
             found[name] = body.strip()
     return found

@@ -6,9 +6,10 @@ raise `InputError` before anything is changed. No file is renamed or overwritten
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
 from batchkiln.core.states import RETRYABLE, Event, ItemState
@@ -27,8 +28,7 @@ _NOT_FETCHED: Final[Mapping[ItemState, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SavedOutputFile:
+class SavedOutputFile(Struct, frozen=True):
     """A recorded file of the current version of a done item.
 
     `path` is absolute on this machine, unless it is in a shared folder that is not configured. `generation_created_at`

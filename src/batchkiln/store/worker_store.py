@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Sequence, Set as AbstractSet
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, ParamSpec, TypeVar
+
+from msgspec import Struct, field
 
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.lease_types import Fence
@@ -43,8 +44,7 @@ T = TypeVar("T")
 _EVERY_JOB: Final = Scope()
 
 
-@dataclass(slots=True)
-class _Listener:
+class _Listener(Struct):
     """The waiting tracks of one account: their wake-up event, their newest version, and what each of them awaits."""
 
     event: asyncio.Event = field(default_factory=asyncio.Event)

@@ -3,18 +3,18 @@
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 MANIFEST_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 STABLE_SECONDS: Final = 1.0
 """A file is read after it has been unchanged for so long. Each stable version of a file gets a result."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileStamp:
+class FileStamp(Struct, frozen=True):
     """A file's inode, size and modification time; one of them differs after a write or replacement."""
 
     inode: int

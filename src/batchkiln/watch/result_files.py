@@ -7,11 +7,11 @@ import os
 import secrets
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import orjson
+from msgspec import Struct
 
 from batchkiln.disk_sync import sync_file, sync_folder
 
@@ -20,8 +20,7 @@ RESULT_SUFFIX: Final = ".result.json"
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ResultFile:
+class ResultFile(Struct, frozen=True):
     """The leading fields of a result file. `manifest` is a file name; `job` is None if the manifest was refused."""
 
     manifest: str

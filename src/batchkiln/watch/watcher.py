@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from math import inf
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, assert_never
 
 import structlog
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from batchkiln.core.errors import InputError, QueueBusy, QueueUnusable
 from batchkiln.watch.folder import MANIFEST_SUFFIXES, StabilityTracker, manifests_in, sha256_of
@@ -53,8 +54,7 @@ class JobSink(Protocol):
         """Return the result file's content for a refused manifest."""
 
 
-@dataclass(slots=True)
-class Watcher:
+class Watcher(Struct):
     """Watches one folder. Setting `wake` starts a scan at once; otherwise it scans every `poll_seconds`."""
 
     folder: Path

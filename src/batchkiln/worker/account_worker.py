@@ -6,12 +6,14 @@ Each request is recorded before it is sent.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence, Set as AbstractSet
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
 from typing import Any, Final
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.account_view import AccountView, Permission, account_view
 from batchkiln.core.backoff import RAREST_SECONDS
@@ -67,8 +69,7 @@ STALE_PLANS_IN_A_ROW: Final = 1000
 """The overtaken plans in a row that count as a bug: other accounts and people overtake fewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(Struct, frozen=True):
     """The parts of the program that a worker uses."""
 
     clock: Clock
@@ -79,8 +80,7 @@ class Ports:
     inputs: Inputs
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedSnapshot:
+class _CachedSnapshot(Struct, frozen=True):
     """A snapshot, the version of the queue at which it was read, and the circumstances of the read."""
 
     snapshot: Snapshot

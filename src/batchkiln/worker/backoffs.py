@@ -1,8 +1,9 @@
 """Back-offs: the wait of each kind of call after its failures, and of each request that fails alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.account_view import CallWaits
 from batchkiln.core.backoff import LONGEST_SECONDS, RAREST_SECONDS, delay_seconds
@@ -37,8 +38,7 @@ REASONS: Final[Mapping[type, WaitReason]] = {
 }
 
 
-@dataclass(slots=True)
-class Backoff:
+class Backoff(Struct):
     """The consecutive failures of one kind of call or of one request. A success of the same kind resets them.
 
     `alone_reason` is the wait reason once the request fails while others succeed. `is_reported` is true once the
@@ -93,8 +93,7 @@ class Backoff:
         return self.failures > 0 and answered > self.answered
 
 
-@dataclass(slots=True)
-class Backoffs:
+class Backoffs(Struct):
     """All back-offs of one account: one for each kind of call, each recipe's quote, and each image's upload.
 
     Uploads are keyed by input id. Equal images share one back-off under all their input ids.

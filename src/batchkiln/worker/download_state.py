@@ -5,9 +5,10 @@ All times are service seconds of this process's monotonic clock. Another process
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.responses import GenerationRecord
@@ -43,15 +44,13 @@ WAITS_SECONDS: Final = {
 """The wait after the first failure, the second, and so on. The last value applies to all further failures."""
 
 
-@dataclass(slots=True)
-class _Tries:
+class _Tries(Struct):
     first_at: float
     last_at: float
     times: int = 0
 
 
-@dataclass(slots=True)
-class FailedOutputs:
+class FailedOutputs(Struct):
     """The failed outputs of one account in this process."""
 
     _tries: dict[Output, dict[Failure, _Tries]] = field(default_factory=dict)
@@ -90,8 +89,7 @@ class FailedOutputs:
             self.saved(output)
 
 
-@dataclass(slots=True)
-class DownloadState:
+class DownloadState(Struct):
     """Links, tries and names of outputs. They exist only in memory (Law 8); another process starts without them."""
 
     truncated: TruncatedFiles = field(default_factory=TruncatedFiles)

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache, partial
 from math import inf
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, assert_never
 
 import structlog
+from msgspec.structs import replace
 
 from batchkiln.core import outcome_errors
 from batchkiln.core.account_view import AccountView

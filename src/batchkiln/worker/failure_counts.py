@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 DENIED_IDS: Final = 2
 """The denied generation ids in a row after which the account begins no new work in this run."""
@@ -11,8 +12,7 @@ DENIED_IDS: Final = 2
 _NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # the parts in which equal refusals may differ
 
 
-@dataclass(slots=True)
-class FailureCounts:
+class FailureCounts(Struct):
     """The repeated failures of one account in this process. All moments are monotonic seconds.
 
     `has_uploaded` is true once this run has completed an upload. Until then, files are uploaded one at a time.

@@ -8,11 +8,11 @@ An account's worker lives as long as its lease, which is renewed only while the 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol
 
 import structlog
+from msgspec import Struct
 
 from batchkiln.core.errors import LeaseLost
 from batchkiln.core.lease_types import (
@@ -139,8 +139,7 @@ class HeldLease:
         raise LeaseLost("the lease is no longer this worker's; its account is left as it is")
 
 
-@dataclass(frozen=True, slots=True)
-class AccountDemand:
+class AccountDemand(Struct, frozen=True):
     """Accounts of one service that have work. An address carries at most `at_most` of them.
 
     `under_way` are those whose attempts were sent and have not ended.

@@ -5,10 +5,12 @@ The durations come from this run and from earlier ones.
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from batchkiln.core.duration_model import REMEMBERED, DurationModel, Guess, guess_from
 from batchkiln.core.job import Attempt
@@ -27,8 +29,7 @@ UNNAMED_SECONDS: Final = 300.0
 """So often, and for so long, an unknown word has to stand with the same outputs: previews come and change."""
 
 
-@dataclass(slots=True)
-class DurationModels:
+class DurationModels(Struct):
     """The durations of one service's generations, by kind. The workers of all its accounts share them."""
 
     interval_seconds: float
@@ -71,8 +72,7 @@ def _usual(kind: Kind) -> Guess:
     return Guess(USUAL_CLIP_SECONDS if kind.is_video else USUAL_IMAGE_SECONDS)
 
 
-@dataclass(slots=True)
-class TrackedGeneration:
+class TrackedGeneration(Struct):
     """The one active generation of an account, as this process observes it. All moments are monotonic seconds."""
 
     attempt_id: int
@@ -103,8 +103,7 @@ class TrackedGeneration:
         return Observation(min(max(0.0, self.running_at - self.began_at), ended), ended)
 
 
-@dataclass(frozen=True, slots=True)
-class _UnchangedReads:
+class _UnchangedReads(Struct, frozen=True):
     """The unchanged content of consecutive reads since `since` (monotonic seconds), and their number."""
 
     word: str
@@ -113,8 +112,7 @@ class _UnchangedReads:
     reads: int = 1
 
 
-@dataclass(slots=True)
-class UnnamedResults:
+class UnnamedResults(Struct):
     """Counts the reads of active generations whose status word is unknown. A new run starts at zero.
 
     A result under such a word is downloaded once it has stayed the same for some minutes (Law 3).
@@ -144,8 +142,7 @@ class UnnamedResults:
         self._unchanged.pop(attempt_id, None)
 
 
-@dataclass(slots=True)
-class PollTiming:
+class PollTiming(Struct):
     """The poll times of one account's generation. All moments are monotonic seconds."""
 
     models: DurationModels

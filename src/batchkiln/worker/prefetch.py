@@ -1,8 +1,9 @@
 """Quotes and uploads for the next items, requested while the slot is busy."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final, assert_never
+
+from msgspec.structs import replace
 
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.byte_sizes import format_size

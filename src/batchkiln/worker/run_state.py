@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Set as AbstractSet
-from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.calls import PastOutage
 from batchkiln.core.job import Attempt
@@ -23,8 +24,7 @@ CLOCK_SET_SECONDS: Final = 1.0
 _ENDS_A_DAY = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS, WaitReason.DAY_REQUESTS})
 
 
-@dataclass(slots=True)
-class HostState:
+class HostState(Struct):
     """State that the workers of one service share on this machine.
 
     `answered` counts requests with a definite reply. `description` is a digest of the service's public description,
@@ -82,8 +82,7 @@ class HostState:
         return before is not None
 
 
-@dataclass(slots=True)
-class RunState:
+class RunState(Struct):
     """The options of a run and its progress.
 
     `may_start` is cleared by --until and by a signal: work in progress continues, nothing new begins. With
@@ -207,8 +206,7 @@ class RunState:
         return due.at == inf or (self.stops_at_reset and due.reason in _ENDS_A_DAY)
 
 
-@dataclass(slots=True)
-class RunCredits:
+class RunCredits(Struct):
     """The part of --max-credits that one account uses. Only the last attempt of this run counts (`_attempt_id`)."""
 
     run: RunState

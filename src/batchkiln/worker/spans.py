@@ -11,13 +11,13 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 import structlog
+from msgspec import Struct, field
 from opentelemetry import trace
 from opentelemetry.context import Context
 
@@ -52,8 +52,7 @@ async def _no_names(_: int) -> ItemNames:
     return ItemNames("", "", "", {1: ""})
 
 
-@dataclass(slots=True)
-class _Root:
+class _Root(Struct):
     """An open root span. Each span below it has the same `attributes`."""
 
     span: trace.Span
@@ -62,8 +61,7 @@ class _Root:
     generation: trace.Span | None = None
 
 
-@dataclass(slots=True)
-class Spans:
+class Spans(Struct):
     """Starts and ends the spans of one account.
 
     `names_of` takes an item's id. `now_ns` reads the machine's clock, and `ns_of` converts a service instant to that

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import Final, assert_never
 
 import structlog
+from msgspec.structs import replace
 
 from batchkiln.core.calls import Call
 from batchkiln.core.error_text import scale_remedy

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from batchkiln.core.backoff import delay_seconds
 from batchkiln.core.responses import (
@@ -25,16 +26,14 @@ GRACE_SECONDS: Final = 10.0
 """The service seconds for which a download may continue after a stop. A partial file is then downloaded again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streamed:
+class Streamed(Struct, frozen=True):
     """All bytes of a link are in the partial file. `total_bytes` is the announced size, None if none was announced."""
 
     total_bytes: int | None
     content_type: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NotStreamed:
+class NotStreamed(Struct, frozen=True):
     """The transfer failed, with the reason. `is_final`: another try with this link is useless."""
 
     failure: Failure
@@ -83,8 +82,7 @@ async def stream(worker: AccountWorker, part: Part, link: OutputLink) -> Streame
     return outcome
 
 
-@dataclass(slots=True)
-class _Fetching:
+class _Fetching(Struct):
     """The tries of one link. `begun` is the reply whose bytes the partial file begins with, if it can be continued."""
 
     worker: AccountWorker

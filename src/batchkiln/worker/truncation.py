@@ -5,9 +5,10 @@ seconds of this process's monotonic clock. Another process starts without them.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct, field
 
 from batchkiln.core.polling import retention_ends_at
 
@@ -25,8 +26,7 @@ LAST_HOURS: Final = timedelta(hours=2)
 _Output = tuple[int, int]  # attempt id, number of the output from 1
 
 
-@dataclass(slots=True)
-class TruncatedFiles:
+class TruncatedFiles(Struct):
     """The truncated files of one account in this process."""
 
     _seen: dict[_Output, list[tuple[float, str]]] = field(default_factory=dict)  # arrival and SHA-256 of each file

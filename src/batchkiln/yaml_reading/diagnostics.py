@@ -5,9 +5,11 @@ import io
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.cell_widths import cell_width, fitting
 from batchkiln.core.errors import Diagnostic, InputError
@@ -51,8 +53,7 @@ class InvalidValue(Exception):
         super().__init__(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A place in a file. `file` is the name as the person wrote it; line and column count from 1."""
 
     file: str
@@ -60,8 +61,7 @@ class Location:
     column: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     location: Location
     reason: str
     remedy: str | None

@@ -7,8 +7,9 @@ that one reader checks all manifests. The program knows no lines and columns of 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from batchkiln.core.errors import Diagnostic
 

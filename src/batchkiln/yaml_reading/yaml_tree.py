@@ -5,9 +5,9 @@ expanded sizes are limited nevertheless, because a tree is walked once for each 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NoReturn
 
+from msgspec import Struct
 from yaml.events import DocumentEndEvent, MappingEndEvent, SequenceEndEvent, StreamEndEvent
 
 from batchkiln.yaml_reading.diagnostics import Diagnostics, Mark, Unreadable
@@ -45,24 +45,21 @@ _CORE_TAGS: Final = {
 }
 
 
-@dataclass(slots=True)
-class MapNode:
+class MapNode(Struct):
     """A mapping. `pairs` has each key's event and value by the key's text, in the order of the text."""
 
     start_mark: Mark
     pairs: "dict[str, tuple[ScalarEvent, Node]]"
 
 
-@dataclass(slots=True)
-class SeqNode:
+class SeqNode(Struct):
     """A sequence."""
 
     start_mark: Mark
     items: "list[Node]"
 
 
-@dataclass(slots=True)
-class RenderedScalar:
+class RenderedScalar(Struct):
     """A scalar that a template has rendered. Its value is resolved like that of a plain scalar."""
 
     start_mark: Mark
@@ -107,8 +104,7 @@ class EntryTooLarge(Exception):
     """One entry, or one field of the header, has more text than allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileKind:
+class FileKind(Struct, frozen=True):
     """The parts of error messages that differ between the kinds of files."""
 
     noun: str

@@ -1,12 +1,12 @@
 """POST /videos, /images and /quotes; GET /generations/{id}."""
 
 import sqlite3
-from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from typing import Final
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from batchkiln_service.api.fault_injection import IS_REPLAY
 from batchkiln_service.api.handling import ApiCall, execute, read_body

@@ -4,11 +4,11 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
 from aiohttp import web
+from msgspec import Struct
 
 from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
@@ -23,8 +23,7 @@ Asked = TypeVar("Asked")
 LARGE_BYTES: Final = 32 * 1024  # larger bodies would block the event loop for milliseconds: a thread parses them
 
 
-@dataclass(frozen=True, slots=True)
-class ApiCall:
+class ApiCall(Struct, frozen=True):
     """An API request: the service's context, the request's log entry, and its faults."""
 
     context: Context

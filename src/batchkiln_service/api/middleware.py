@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from typing import Final
 
 from aiohttp import hdrs, web
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln_service.api.fault_injection import (
     WRONG_BY_MS,
@@ -36,8 +37,7 @@ DATABASE_RETRY_SECONDS: Final = 5  # the Retry-After for a busy database or a fu
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """An endpoint: its route, its kind in the request log, and its names in fault rules."""
 
     method: str

@@ -5,18 +5,17 @@ the source raises. Its server URL is relative, so that the document is the same 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 FILE: Final = Path(__file__).parents[1] / "openapi.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One operation of the document: its HTTP method in lower case, its path template, and its description."""
 
     method: str

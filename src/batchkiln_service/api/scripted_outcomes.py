@@ -4,9 +4,10 @@ Markers reach the service with the prompts of a manifest, without any other conf
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from typing import Final
+
+from msgspec.structs import replace
 
 from batchkiln_service.db.creates import NewGeneration
 from batchkiln_service.faults.fault_rules import FaultRule

@@ -1,11 +1,11 @@
 """POST /uploads and /uploads/complete; `storage/upload.py` has the PUT between them."""
 
 import sqlite3
-from dataclasses import replace
 from functools import partial
 from typing import get_args
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from batchkiln_service.api.handling import ApiCall, execute, read_body
 from batchkiln_service.clock import iso

@@ -1,10 +1,10 @@
 """`batchkiln serve keys` and `batchkiln serve credits`: API keys and credits of the service's accounts."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from msgspec.structs import asdict
 
 from batchkiln_service.clock import iso
 from batchkiln_service.commands.config_loading import STATE_DIR, account_admin, remember_state_dir

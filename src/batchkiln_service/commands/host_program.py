@@ -1,17 +1,16 @@
 """The interface between the `serve` commands and the program that offers them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A mistake, with the file and the place in it, line and column from 1, as far as they are known.
 
     `source_line` is the text of the line, if it holds no API key.
@@ -58,8 +57,7 @@ class Options(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class HostProgram:
+class HostProgram(Struct, frozen=True):
     """The functions and classes that the host program provides.
 
     `command` and `group` make click commands with the program's common options; both take click's arguments and

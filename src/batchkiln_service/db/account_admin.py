@@ -3,7 +3,8 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from batchkiln_service.clock import resume
 from batchkiln_service.config import ServiceConfig
@@ -24,8 +25,7 @@ from batchkiln_service.db.setup import (
 from batchkiln_service.rules.windows import Calendar
 
 
-@dataclass(frozen=True, slots=True)
-class AccountAdmin:
+class AccountAdmin(Struct, frozen=True):
     """Creates, lists and revokes keys; shows and buys credits. All methods raise `KeyRefusedError`."""
 
     _connection: sqlite3.Connection

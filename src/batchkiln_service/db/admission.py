@@ -8,9 +8,10 @@ look-ups, whatever the limits are.
 import math
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from batchkiln_service.config import Limits
 from batchkiln_service.db.generations import settle
@@ -30,8 +31,7 @@ PRUNE_EVERY: Final = 500  # rows between prunings: rare enough to be cheap, freq
 PRUNED_AT_ONCE: Final = 2 * PRUNE_EVERY  # more than PRUNE_EVERY, and few enough that no request waits long
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """The authenticated caller of a request, with the instant that is used for the whole reply."""
 
     account: str

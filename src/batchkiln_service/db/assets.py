@@ -4,9 +4,10 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
+
+from msgspec import Struct
 
 from batchkiln_service.config import Limits
 from batchkiln_service.db.credits import add_usage, may_use, usage_of
@@ -18,8 +19,7 @@ from batchkiln_service.rules.wire import ASSET_URL
 _SQL: Final = load_queries("assets")
 
 
-@dataclass(frozen=True, slots=True)
-class FileToUpload:
+class FileToUpload(Struct, frozen=True):
     """One entry of POST /uploads."""
 
     name: str
@@ -27,8 +27,7 @@ class FileToUpload:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
+class Asset(Struct, frozen=True):
     """An uploaded image, or a prepared upload."""
 
     id: str
@@ -132,7 +131,7 @@ def find_asset(connection: sqlite3.Connection, asset_id: str) -> Asset | None:
     row = connection.execute(_SQL["find_asset"], (asset_id,)).fetchone()
     if row is None:
         return None
-    columns = {name: row[name] for name in Asset.__dataclass_fields__}
+    columns = {name: row[name] for name in Asset.__struct_fields__}
     return Asset(**columns | {"is_purged": bool(row["is_purged"])})
 
 

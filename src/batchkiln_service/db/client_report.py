@@ -10,10 +10,11 @@ import secrets
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct
 
 from batchkiln_service.clock import iso
 from batchkiln_service.config import Limits, ServiceConfig
@@ -110,8 +111,7 @@ def write_report(report: Report, path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(Struct, frozen=True):
     """The queries of one report, on a connection with an open transaction."""
 
     connection: sqlite3.Connection

@@ -6,8 +6,9 @@ and the writes before them are rolled back.
 
 import math
 import sqlite3
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln_service.config import Limits
 from batchkiln_service.db.admission import Caller
@@ -22,8 +23,7 @@ from batchkiln_service.rules.windows import Calendar, poll_wait_seconds
 _SQL: Final = load_queries("creates")
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """The identity of a create: requests with equal fields are replays of each other."""
 
     idempotency_key: str
@@ -31,8 +31,7 @@ class Sent:
     body_sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewGeneration:
+class NewGeneration(Struct, frozen=True):
     """A create that passed every check that does not need the database."""
 
     id: str

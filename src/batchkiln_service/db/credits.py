@@ -5,8 +5,9 @@ a second time. Functions take the connection and the instant; none reads a clock
 """
 
 import sqlite3
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from batchkiln_service.db.sql import load_queries
 
@@ -21,8 +22,7 @@ _SIDES: Final[dict[Movement, tuple[str, str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CreditBalance:
+class CreditBalance(Struct, frozen=True):
     """The credits that an account has bought: available, reserved and charged ones."""
 
     account: str

@@ -14,9 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
+
+from msgspec import Struct
 
 from batchkiln_service.errors import PASSING_TROUBLES, DatabaseVersionError
 
@@ -50,8 +51,7 @@ _PASSING = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Queued:
+class _Queued(Struct, frozen=True):
     """A job and the future of its result, of a thread or of an event loop's task."""
 
     job: Job[object]
@@ -64,8 +64,7 @@ class _Queued:
         return self.future.set_running_or_notify_cancel()
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
+class _Result(Struct, frozen=True):
     """The return value of a job, or its exception."""
 
     value: object = None

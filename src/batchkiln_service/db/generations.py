@@ -5,8 +5,9 @@ Every function takes the connection and the instant; none reads a clock or waits
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln_service.db.sql import load_queries
 from batchkiln_service.errors import ApiError
@@ -18,8 +19,7 @@ _SQL: Final = load_queries("generations")
 PURGE_BATCH = 200  # rows per transaction, so that no request waits long
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A generation with its output, if there is one; `render_spec` is set if it has yet to be rendered."""
 
     generation: Generation
@@ -138,12 +138,12 @@ def has_failed_before(connection: sqlite3.Connection, account: str, prompt_sha25
 
 
 def _generation(row: sqlite3.Row) -> Generation:
-    names = Generation.__dataclass_fields__
+    names = Generation.__struct_fields__
     return Generation(**{name: row[name] for name in names})
 
 
 def _output(row: sqlite3.Row) -> Output:
-    names = Output.__dataclass_fields__
+    names = Output.__struct_fields__
     return Output(**{name: row[name] for name in names})
 
 

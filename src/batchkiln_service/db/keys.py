@@ -9,10 +9,11 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from batchkiln_service.config import MAX_KEYS_PER_ACCOUNT
 from batchkiln_service.db.sql import load_queries
@@ -29,8 +30,7 @@ KeyOrigin = Literal["command", "configuration"]
 Revoker = Literal["person", "configuration"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyOwner:
+class KeyOwner(Struct, frozen=True):
     """The account of an API key."""
 
     account: str
@@ -38,8 +38,7 @@ class KeyOwner:
     is_legacy: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKey:
+class ApiKey(Struct, frozen=True):
     """The public data of a key, without its secret."""
 
     id: str
@@ -51,8 +50,7 @@ class ApiKey:
     revoked_by: Revoker | None
 
 
-@dataclass(frozen=True, slots=True)
-class MadeKey:
+class MadeKey(Struct, frozen=True):
     """A new key with its `secret`, which is stored nowhere."""
 
     id: str
@@ -172,7 +170,7 @@ def _insert(
 
 
 def _api_key(row: sqlite3.Row) -> ApiKey:
-    fields = {name: row[name] for name in ApiKey.__dataclass_fields__}
+    fields = {name: row[name] for name in ApiKey.__struct_fields__}
     return ApiKey(**fields | {"is_legacy": bool(row["is_legacy"])})
 
 

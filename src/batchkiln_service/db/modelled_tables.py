@@ -7,10 +7,10 @@ stay.
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from batchkiln_service.config import AccountConfig
 from batchkiln_service.db.credits import add_usage, open_account, transfer
@@ -24,8 +24,7 @@ LogRow = tuple[str | int | bytes | None, ...]
 """The columns of a table; those of `requests` are in the order of the schema, without the id."""
 
 
-@dataclass(slots=True)
-class ModelledGeneration:
+class ModelledGeneration(Struct):
     """A generation of a model; instants are milliseconds since 1970."""
 
     id: str

@@ -3,24 +3,22 @@
 Long lists contain their first entries and the number of the rest.
 """
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import orjson
+import msgspec
+from msgspec import Struct
 
 Entry = TypeVar("Entry")
 
 
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[Entry]):
+class Listing(Struct, Generic[Entry], frozen=True):
     """The first entries of a list, and the number of the others."""
 
     entries: tuple[Entry, ...]
     more: int
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """The distribution of durations; all fields are None if there are none. Percentiles are by nearest rank."""
 
     count: int
@@ -32,8 +30,7 @@ class Spread:
     maximum_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """The period of the report; the log is incomplete if old requests were deleted (`keep_requests: false`)."""
 
     first_request_at: str | None
@@ -43,8 +40,7 @@ class Period:
     written_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class AccountStatus:
+class AccountStatus(Struct, frozen=True):
     """An account's credits, and its generations by status."""
 
     name: str
@@ -59,8 +55,7 @@ class AccountStatus:
     canceled_generations: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCount:
+class RequestCount(Struct, frozen=True):
     """The number of requests with the same reply; status 0 is a reset connection."""
 
     kind: str
@@ -69,8 +64,7 @@ class RequestCount:
     requests: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalCount:
+class RefusalCount(Struct, frozen=True):
     """The number of refused requests, and how many of them were refused by a fault."""
 
     status: int
@@ -79,8 +73,7 @@ class RefusalCount:
     by_faults: int
 
 
-@dataclass(frozen=True, slots=True)
-class Creates:
+class Creates(Struct, frozen=True):
     """Accepted creates: new generations, and replays (Service rule 4.2)."""
 
     accepted: int
@@ -88,8 +81,7 @@ class Creates:
     replays: int
 
 
-@dataclass(frozen=True, slots=True)
-class WindowUse:
+class WindowUse(Struct, frozen=True):
     """The highest use of a rate limit by an account. Service section 8.
 
     The busiest minute is the fullest of all sliding minutes, dated by its last request. `sent` includes refused
@@ -107,8 +99,7 @@ class WindowUse:
     busiest_day_began_at: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class AddressUse:
+class AddressUse(Struct, frozen=True):
     """The highest use of the firewall's limit by an address; the busiest minute excludes blocked requests."""
 
     ip: str
@@ -118,8 +109,7 @@ class AddressUse:
     blocked_requests: int
 
 
-@dataclass(frozen=True, slots=True)
-class DayUse:
+class DayUse(Struct, frozen=True):
     """An account's use of one service day."""
 
     account: str
@@ -132,8 +122,7 @@ class DayUse:
     limit_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PromptCharges:
+class PromptCharges(Struct, frozen=True):
     """The charges of an account for a prompt with a model; `reserved` includes credits charged or refunded later."""
 
     account: str
@@ -146,8 +135,7 @@ class PromptCharges:
     refunded_credits: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(Struct, frozen=True):
     """Two generations of an account that were active at the same time."""
 
     account: str
@@ -157,8 +145,7 @@ class Overlap:
     overlap_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Overlaps:
+class Overlaps(Struct, frozen=True):
     """The number of overlapping pairs of generations of an account, and the first of them."""
 
     pairs: int
@@ -166,8 +153,7 @@ class Overlaps:
     first: Listing[Overlap]
 
 
-@dataclass(frozen=True, slots=True)
-class PollGaps:
+class PollGaps(Struct, frozen=True):
     """The time between polls of a generation before the client knew that it had ended. Service rule 4.4.
 
     A gap is too short if the service refuses it: shorter than the interval, with a tolerance for jitter.
@@ -178,8 +164,7 @@ class PollGaps:
     gaps: Spread
 
 
-@dataclass(frozen=True, slots=True)
-class SlotUse:
+class SlotUse(Struct, frozen=True):
     """The use of an account's slot, from its first create to its last end, or to now.
 
     `idle` is the time from each generation's end to the next create.
@@ -193,16 +178,14 @@ class SlotUse:
     idle: Spread
 
 
-@dataclass(frozen=True, slots=True)
-class EndsSeen:
+class EndsSeen(Struct, frozen=True):
     """The time from each success to the first reply that showed it, and the number of ends that no reply showed."""
 
     success_to_first_read: Spread
     unseen_ends: int
 
 
-@dataclass(frozen=True, slots=True)
-class FaultCount:
+class FaultCount(Struct, frozen=True):
     """The number of times that a fault was applied at an endpoint."""
 
     kind: str
@@ -210,8 +193,7 @@ class FaultCount:
     struck: int
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """A rule that was broken `count` times. `source` is the rule's place in the service's description.
 
     The rule `ledger` and `internal_error` are broken by the service itself, all others by a client.
@@ -223,8 +205,7 @@ class Violation:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """The report on the clients' requests. It is `ok` without violations."""
 
     ok: bool
@@ -248,4 +229,4 @@ class Report:
 
     def as_json(self) -> bytes:
         """Return the report as a JSON document with the names above."""
-        return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"

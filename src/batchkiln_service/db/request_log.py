@@ -7,10 +7,11 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from batchkiln_service.db.setup import FILE_NAME
 from batchkiln_service.db.sql import load_queries
@@ -31,16 +32,14 @@ BUDGETS: Final[dict[Kind, str | None]] = {
 _GENERATION_ID: Final = re.compile(r"gen_[0-9a-f]{24}")
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(Struct, frozen=True):
     """The credentials in the headers of a request; `key_sha256` is None without a well-formed key."""
 
     key_sha256: str | None
     has_origin: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """The data in the head of a request that may be stored.
 
     `path` is the pattern of the route, because a real path may contain a secret. `arrived_at_ms` is the firewall's
@@ -55,8 +54,7 @@ class Arrival:
     credentials: Credentials | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedResponse:
+class LoggedResponse(Struct, frozen=True):
     """The status and code of a reply, and the faults applied to it; status 0 is a reset connection."""
 
     status: int
@@ -64,8 +62,7 @@ class LoggedResponse:
     fault: str | None = None
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """The log row of a request, filled in as its data becomes known.
 
     `row_id` and `response` are set when the row is written. `idempotency_key` is stored in plain text only if it was
@@ -151,8 +148,7 @@ def replace_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) ->
     save_tallies(connection, tallies)
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedRequest:
+class LoggedRequest(Struct, frozen=True):
     """A logged request with the kinds of its applied faults. Status 0 is a reset connection."""
 
     at_ms: int

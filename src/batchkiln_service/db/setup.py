@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import orjson
 from filelock import FileLock
 
@@ -75,14 +76,14 @@ def resume_clock(connection: sqlite3.Connection, config: ServiceConfig) -> Ancho
         start_at_ms=None if start_at is None else round(start_at.timestamp() * 1000),
         last_seen_ms=last_seen_ms_of(connection),
     )
-    write_setting(connection, _ANCHOR, orjson.dumps(anchor).decode())
+    write_setting(connection, _ANCHOR, msgspec.json.encode(anchor).decode())
     return anchor
 
 
 def advance_clock(connection: sqlite3.Connection, seconds: float) -> None:
     """Advance the stored service time by this many seconds, for the next start and for commands."""
     if (anchor := stored_anchor(connection)) is not None:
-        write_setting(connection, _ANCHOR, orjson.dumps(anchor.advanced(seconds)).decode())
+        write_setting(connection, _ANCHOR, msgspec.json.encode(anchor.advanced(seconds)).decode())
 
 
 def save_rules(connection: sqlite3.Connection, config: ServiceConfig) -> None:
@@ -152,7 +153,7 @@ def schema() -> str:
 def stored_anchor(connection: sqlite3.Connection) -> Anchor | None:
     """Return the stored anchor of service time; None before the first start."""
     stored = read_setting(connection, _ANCHOR)
-    return Anchor(**orjson.loads(stored)) if stored else None
+    return msgspec.json.decode(stored, type=Anchor) if stored else None
 
 
 def last_seen_ms_of(connection: sqlite3.Connection) -> int:

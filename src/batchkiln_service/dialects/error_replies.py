@@ -5,8 +5,10 @@ headers, and a firewall reply that is not JSON.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln_service.dialects.endpoints import enveloped
 from batchkiln_service.dialects.extra_fields import extras
@@ -18,8 +20,7 @@ PLAIN: Final = "text/plain"
 _PROBLEM: Final = "application/problem+json"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """An error reply of a dialect: status, code, message."""
 
     status: int

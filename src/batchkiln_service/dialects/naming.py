@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln_service.dialects.traits import Dialect
 
@@ -27,8 +28,7 @@ def spelled(name: str, spelling: str) -> str:
             return name
 
 
-@dataclass(frozen=True)
-class Ids:
+class Ids(Struct, frozen=True):
     """A reversible form of identifiers such as `gen_0123456789abcdef01234567`."""
 
     prefix: str

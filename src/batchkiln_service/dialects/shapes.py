@@ -5,8 +5,9 @@ One value does both, so that a dialect's interface description always matches it
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 Json = object
 Schema = dict[str, object]
@@ -21,8 +22,7 @@ _TYPES: Final[Mapping[type, Schema]] = {bool: TRUTH, int: INTEGER, float: NUMBER
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT.*Z")
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """A part of a reply: a function that makes it from the service's data, and its JSON Schema.
 
     `fields` are the fields of an object.
@@ -99,8 +99,7 @@ def described_as(schema: Schema, text: str) -> Schema:
     return {**schema, "description": text} if text else schema
 
 
-@dataclass
-class Components:
+class Components(Struct):
     """Collects named objects as the components of a description."""
 
     schemas: Schema = field(default_factory=dict)

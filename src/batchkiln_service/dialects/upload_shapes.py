@@ -1,8 +1,9 @@
 """The replies of the upload endpoints. Fixed: upload_url, upload_headers, url; the rest is open (section 2.3)."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from batchkiln_service.dialects.extra_fields import extras
 from batchkiln_service.dialects.naming import Ids, asset_ids, spelled

@@ -1,10 +1,10 @@
 """The kinds of faults, the endpoints where they can occur, and the rules that request them. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from batchkiln_service.errors import meant, sentence_of
@@ -87,8 +87,7 @@ _SUBJECTLESS: Final = frozenset(
 )  # neither model nor prompt
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """The data of a request that a rule may match; `endpoints` are the endpoint's names."""
 
     endpoints: frozenset[str]

@@ -6,9 +6,10 @@ other: the same seed and sequence of requests give the same faults.
 
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypedDict, Unpack
+
+from msgspec import Struct
 
 from batchkiln_service.clock import RandomStream
 from batchkiln_service.faults.fault_rules import (
@@ -39,8 +40,7 @@ class FaultSettings(TypedDict, total=False):
     match: FaultMatch
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """The counters of a configured rule. `rule` is its number and content; a changed rule starts from zero."""
 
     rule: str
@@ -48,8 +48,7 @@ class Tally:
     struck: int
 
 
-@dataclass(slots=True)
-class ActiveRule:
+class ActiveRule(Struct):
     """An active rule: the number of matching requests, and of those that it affected."""
 
     number: int

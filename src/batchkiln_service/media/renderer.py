@@ -10,10 +10,11 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from batchkiln_service.clock import ServiceClock
 from batchkiln_service.db.database import Database

@@ -1,14 +1,14 @@
 """The status of a generation at an instant, and the expiry of links. Pure; `now_ms` is passed in."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Outcome = Literal["success", "failed", "canceled"]
 Status = Literal["pending", "processing", "success", "failed", "canceled", "expired"]
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(Struct, frozen=True):
     """A generation as it is stored; its status depends on the instant."""
 
     id: str

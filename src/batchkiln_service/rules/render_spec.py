@@ -1,12 +1,10 @@
 """The specification of an output, and the data of its file."""
 
-from dataclasses import dataclass
+import msgspec
+from msgspec import Struct
 
-import orjson
 
-
-@dataclass(frozen=True, slots=True)
-class RenderSpec:
+class RenderSpec(Struct, frozen=True):
     """All data that determine an output. The same specification gives the same bytes.
 
     `variation` distinguishes the generations of equal requests. Older stored specifications have none.
@@ -28,18 +26,15 @@ class RenderSpec:
 
     def as_json(self) -> bytes:
         """Return the stored form, JSON."""
-        return orjson.dumps(self)
+        return msgspec.json.encode(self)
 
     @classmethod
     def from_json(cls, stored: bytes) -> "RenderSpec":
         """Parse the stored form of a specification."""
-        fields = orjson.loads(stored)
-        fields["asset_ids"] = tuple(fields["asset_ids"])
-        return cls(**fields)
+        return msgspec.json.decode(stored, type=cls)
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """A rendered file, as clients see it."""
 
     type: str

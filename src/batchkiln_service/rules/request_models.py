@@ -5,10 +5,10 @@ request is checked by exactly one variant, and `openapi.json` lists all of them,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Final, Literal, Union
 
+from msgspec import Struct
 from pydantic import BeforeValidator, Field, StringConstraints, create_model
 
 from batchkiln_service.rules.catalog import ImageMode, Mode, Model
@@ -38,8 +38,7 @@ _PARAMETER_TEXTS: Final = {
 _Fields = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """The requests that one mode of a model accepts; `image_modes` includes None if a request need not name one."""
 
     mode: Mode

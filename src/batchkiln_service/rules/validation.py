@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
+from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -35,8 +35,7 @@ _BODIES: Final[tuple[type[Wire], ...]] = (UploadRequest, FileDescription, Comple
 _KNOWN: Final = frozenset((*FIELDS, *PARAMETERS, *INPUT_FIELDS)).union(*(body.model_fields for body in _BODIES))
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationRequest:
+class GenerationRequest(Struct, frozen=True):
     """A valid generation request. The assets of `input_urls` are still to be looked up."""
 
     model: Model

@@ -1,7 +1,8 @@
 """Waiting times of rate limits, and service days. Pure; `now_ms` is passed in."""
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 # How much too early a poll may arrive, because of jitter: this share of the interval, or this much real time, whichever
 # is more. At high speeds, real time is at most half of the interval, so that polls without a pause are still refused.
@@ -10,8 +11,7 @@ _TOLERANCE_REAL_MS = 30
 _MAX_TOLERANCE_SHARE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Counting:
+class Counting(Struct, frozen=True):
     """The options of counting requests in windows that Service section 8 leaves open."""
 
     has_fixed_minutes: bool = False  # a fixed window per minute instead of a sliding one
@@ -52,8 +52,7 @@ def poll_wait_seconds(
     return _whole_seconds(interval_seconds * 1000 - gap_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class Calendar:
+class Calendar(Struct, frozen=True):
     """The service's days: `day_ms` long, one of which began at `day_start_ms`."""
 
     day_start_ms: int

@@ -2,10 +2,10 @@
 
 import asyncio
 import sqlite3
-from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import hdrs, web
+from msgspec import Struct
 
 from batchkiln_service.context import CONTEXT, Context
 from batchkiln_service.db.generations import find_generation, find_render_spec
@@ -19,8 +19,7 @@ from batchkiln_service.storage.ranges import FileFacts
 PATH: Final = "/storage/outputs/{generation_id}/{file_name}"
 
 
-@dataclass(frozen=True, slots=True)
-class _RetainedOutput:
+class _RetainedOutput(Struct, frozen=True):
     """A retained output and its specification, which renders it again if the file is lost."""
 
     generation_id: str

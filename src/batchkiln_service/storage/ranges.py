@@ -1,11 +1,11 @@
 """Chooses the response to a GET or HEAD of a file: conditions, single ranges (RFC 9110, sections 13, 14). Pure."""
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+from msgspec import Struct
 from multidict import MultiMapping
 
 _ENTITY_TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\U0010ffff]*"')
@@ -13,8 +13,7 @@ _RANGE: Final = re.compile(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.IGNORECASE
 _MAX_DIGITS: Final = 18  # more digits than the size of any file; Python refuses to parse thousands
 
 
-@dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileFacts(Struct, frozen=True):
     """The data of a file for HTTP: a strong `etag` with quotes, and `modified_at_ms`, sent in whole seconds."""
 
     size_bytes: int
@@ -22,8 +21,7 @@ class FileFacts:
     modified_at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(Struct, frozen=True):
     """The status of the response, and the bytes to send: from `start` up to but excluding `stop`.
 
     200: the whole file; 206: a part of it. No bytes: 304, the client has the file; 412, it is not the one that the

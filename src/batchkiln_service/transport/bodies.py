@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
@@ -14,6 +13,7 @@ import aiohttp
 import aiohttp.http
 import orjson
 from aiohttp import hdrs, web
+from msgspec import Struct
 
 from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.error_messages import excerpt
@@ -64,8 +64,7 @@ def _http_date_of(second: int) -> str:
     return format_datetime(datetime.fromtimestamp(second, UTC), usegmt=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred(Generic[Value]):
+class Deferred(Struct, Generic[Value], frozen=True):
     """A value, or an error that is raised later, because it must not be disclosed to a caller without a key."""
 
     value: Value | None

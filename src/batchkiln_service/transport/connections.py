@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 from aiohttp import hdrs, http_exceptions, web
 from aiohttp.abc import AbstractAccessLogger
+from msgspec import Struct, field
 
 from batchkiln_service.transport.access_log import CODE
 from batchkiln_service.transport.bodies import http_date
@@ -28,8 +28,7 @@ RESERVED_FILES: Final = 64  # file descriptors reserved for the database, media 
 _CLIENT_FAULTS: Final = (http_exceptions.HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError)
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """The bounds on a client's time, in seconds."""
 
     head_seconds: float = 20.0  # from the first byte until the head is complete
@@ -37,8 +36,7 @@ class Timeouts:
     unread_seconds: float = 60.0  # for reading what was sent
 
 
-@dataclass(slots=True)
-class ConnectionLimiter:
+class ConnectionLimiter(Struct):
     """Limits the number of connections, and creates their protocols. None are accepted any more once `is_stopping`."""
 
     timeouts: Timeouts

@@ -6,11 +6,11 @@ import re
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from msgspec import Struct
 
 from batchkiln_service.config import ServiceConfig
 from batchkiln_service.transport.access_log import LOGGER, AccessLog
@@ -22,8 +22,7 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # no
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """The address of the service.
 
     If the service listens on all addresses, `is_known` is False, and the Host of a request is used.

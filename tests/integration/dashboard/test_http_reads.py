@@ -4,13 +4,13 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from yarl import URL
 
 from batchkiln.dashboard import stream_places

@@ -2,11 +2,11 @@
 
 import json
 import re
-from dataclasses import replace
 from urllib.parse import quote
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.states import Event
 from integration.dashboard.sample_queue import SCRIPT, STRANGE, Browser

@@ -1,13 +1,13 @@
 """The server behind a proxy, and for other machines: names, cookies, forms, and the refusal without a token."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from batchkiln.config import Config, HttpSettings, Profile
 from batchkiln.core.errors import InputError

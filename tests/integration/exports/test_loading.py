@@ -3,7 +3,6 @@
 import csv
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import av
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.job import Mode
 from batchkiln.core.sample_names import DatasetRow, Splits

@@ -1,13 +1,14 @@
 """`plan` against the real local service: what it asks, what it foretells, and that it spends nothing."""
 
+import dataclasses
 import io
 import json
 import logging
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from PIL import Image
 
 from batchkiln.api.app_context import AppContext
@@ -95,7 +96,7 @@ async def test_one_key_under_two_names_is_not_planned(make_ground: GroundMaker) 
     """Law 5: a forecast with one account's limits counted twice would be wrong; nothing is asked."""
     ground = await make_ground()
     (main,) = ground.app.config.profile("studio").accounts
-    app = ground.with_profile(accounts=(main, replace(main, name="other")))
+    app = ground.with_profile(accounts=(main, dataclasses.replace(main, name="other")))
 
     with pytest.raises(InputError, match=r"studio/main .* and studio/other .* have the same API key"):
         await planned(app, ground.manifest(TWO_MODELS))

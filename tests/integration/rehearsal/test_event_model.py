@@ -3,13 +3,13 @@
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random  # draws from the test's seed alone
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.cli.rehearsal_report import rehearsal_document
@@ -104,7 +104,7 @@ def told(result: RehearsalResult) -> dict[str, Any]:
 
 
 def _fields(value: RehearsalResult | JobSummary | Report) -> dict[str, Any]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
+    return asdict(value)
 
 
 @pytest.mark.parametrize("seed", range(24))

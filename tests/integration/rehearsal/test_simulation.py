@@ -5,11 +5,11 @@ import signal
 import tempfile
 from asyncio import Handle
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied

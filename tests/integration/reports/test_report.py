@@ -5,13 +5,13 @@ import io
 import re
 import tracemalloc
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import av
 import pytest
+from msgspec.structs import replace
 from PIL import Image
 
 from batchkiln.core.errors import InputError

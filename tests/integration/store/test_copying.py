@@ -3,12 +3,12 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.api.queue_copy import copy_queue, keep_queue
 from batchkiln.core.errors import InputError, QueueInUse, QueueUnusable

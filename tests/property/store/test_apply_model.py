@@ -3,11 +3,12 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import InputFile, ItemSpec
@@ -198,7 +199,7 @@ def test_any_sequence_of_manifests_agrees_with_the_model(template: Path, steps: 
             except InputError:
                 assert wanted is None
             else:
-                assert report == wanted
+                assert replace(report, digest="") == wanted
                 assert left_to_send(planned.counts) == left_to_send(Loads(queue.connection).recipe_counts(1, "local"))
         else:
             act(queue, model, str(first), str(second))

@@ -289,7 +289,7 @@ async def test_report_replaces_the_one_before(report: Report, tmp_path: Path) ->
     written = json.loads(path.read_bytes())
     assert written["poll_gaps"]["gaps"]["median_seconds"] == 11.0
     assert written["prompts"]["entries"][0]["prompt"] == FOX
-    assert set(written) == set(Report.__dataclass_fields__)
+    assert set(written) == set(Report.__struct_fields__)
 
 
 async def test_served_process_writes_its_report(tmp_path: Path) -> None:

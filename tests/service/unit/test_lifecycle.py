@@ -1,8 +1,7 @@
 """The rules about time and credits, each at its edge."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from batchkiln_service.rules.lifecycle import Generation, Outcome, end_of, link_expiry_ms, status_at
 from batchkiln_service.rules.windows import Calendar, minute_wait_seconds, poll_wait_seconds, shortest_poll_gap_ms

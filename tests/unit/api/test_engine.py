@@ -1,12 +1,12 @@
 """The engine of a run: what it does after a wakeup from another process."""
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from rich.console import Console, Group
 
 from batchkiln.api.app_context import AppContext

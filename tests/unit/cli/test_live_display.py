@@ -2,11 +2,11 @@
 
 import io
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import timedelta
 
 import pyte
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from batchkiln.cli import run_display

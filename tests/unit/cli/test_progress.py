@@ -1,12 +1,13 @@
 """What the progress display says."""
 
+import dataclasses
 import io
 import json
-from dataclasses import replace
 from datetime import timedelta
 from math import inf
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from batchkiln.cli.live_display import panel
@@ -133,14 +134,14 @@ def test_an_outage_has_a_next_try_and_no_end() -> None:
         assert "until" not in told
         assert "ends" not in told
 
-    reached = replace(state(), workers=(worker(WaitReason.UNREACHABLE), worker()))
+    reached = dataclasses.replace(state(), workers=(worker(WaitReason.UNREACHABLE), worker()))
     assert reached.end_text is not None  # another account of the run goes on
 
 
 def test_reason_of_an_outage_is_in_the_block_and_not_in_each_line() -> None:
     """The log has it beside the lines; above the block, the log scrolls away."""
     troubled = replace(worker(WaitReason.UNREACHABLE), last_error="could not connect (Connection refused)")
-    waiting = replace(state(), workers=(troubled,))
+    waiting = dataclasses.replace(state(), workers=(troubled,))
 
     assert "Connection refused" in " ".join(drawn(waiting).split())
     assert "Connection refused" not in plain_line(waiting)
@@ -184,7 +185,7 @@ def test_the_countdown_to_the_next_try_is_no_change(capsys: pytest.CaptureFixtur
     for seconds in range(0, 60, 6):
         shown = state(WaitReason.UNREACHABLE)
         waiting = replace(shown.workers[0], wait_seconds=60.0 - seconds)
-        display.show(replace(shown, workers=(waiting,)), float(seconds))
+        display.show(dataclasses.replace(shown, workers=(waiting,)), float(seconds))
 
     assert len(capsys.readouterr().err.splitlines()) == 1
 
@@ -246,7 +247,7 @@ def test_a_plain_line_names_the_accounts_where_there_are_several() -> None:
     """Whose credits they are."""
     two = (worker(), replace(worker(), account="local/second"))
 
-    line = plain_line(replace(state(), workers=two))
+    line = plain_line(dataclasses.replace(state(), workers=two))
 
     assert "local/second: credits today 620 of 2,000" in line
 
@@ -283,8 +284,10 @@ def test_a_block_that_waits_shows_times_that_go_on() -> None:
 
 def test_a_block_of_hours_and_minutes_is_redrawn_once_a_minute() -> None:
     """From an hour on, no second is told, so that a night's wait draws what can have changed."""
-    long = replace(state(), seconds=3600.0, workers=(replace(worker(WaitReason.DAY_CREDITS), wait_seconds=7200.0),))
-    soon = replace(long, workers=(replace(long.workers[0], wait_seconds=3599.0),))
+    long = dataclasses.replace(
+        state(), seconds=3600.0, workers=(replace(worker(WaitReason.DAY_CREDITS), wait_seconds=7200.0),)
+    )
+    soon = dataclasses.replace(long, workers=(replace(long.workers[0], wait_seconds=3599.0),))
 
     assert (long.tick_seconds, soon.tick_seconds) == (60.0, LINE_EVERY_SECONDS)
-    assert replace(long, seconds=3599.0).tick_seconds == LINE_EVERY_SECONDS
+    assert dataclasses.replace(long, seconds=3599.0).tick_seconds == LINE_EVERY_SECONDS

@@ -2,10 +2,10 @@
 
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.api.run import RunResult
 from batchkiln.cli.command import Common, Signals

@@ -1,10 +1,10 @@
 """The tables of `status`: whole words on a narrow terminal, and no end before the end."""
 
-from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.api import ProblemGroup
 from batchkiln.cli.rich_console import SafeConsole

@@ -1,10 +1,10 @@
 """The table of `workers`."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.cli.workers_text import show_workers
 from batchkiln.core.lease_types import WorkerState

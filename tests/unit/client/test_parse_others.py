@@ -213,8 +213,11 @@ def test_what_a_catalog_does_not_tell_is_left_empty() -> None:
 
 def test_the_description_tells_its_title() -> None:
     """A document without one is still an answer; a page is not."""
-    assert parse_describe(answer({"info": {"title": "T", "version": 1}})) == Described("T", "1")
-    assert parse_describe(answer({"openapi": "3.1.0"})) == Described(None, None)
+    for document, title, version in (
+        ({"info": {"title": "T", "version": 1}}, "T", "1"),
+        ({"openapi": "3.1.0"}, None, None),
+    ):
+        assert parse_describe(answer(document)) == Described(title, version, document)
     assert isinstance(parse_describe(answer(b"<html>")), NoResponse)
 
 

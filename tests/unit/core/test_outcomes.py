@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.backoff import alike_pause_seconds, replay_wait_seconds
 from batchkiln.core.errors import InvariantBroken

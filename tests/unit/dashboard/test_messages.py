@@ -1,8 +1,7 @@
 """What the pages say about an action."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.api.changes import Action
 from batchkiln.core.job import AttemptState

@@ -1,9 +1,9 @@
 """Whether a person is needed: the one thing that has to be right at three in the morning."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.calls import Call, Misunderstood, Outage
 from batchkiln.core.forecast import EndRange

@@ -3,12 +3,12 @@
 import os
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.client import ServiceClient, fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile, load_config
@@ -267,7 +267,7 @@ def test_a_key_file_that_others_may_read_is_reported(tmp_path: Path) -> None:
 )
 def test_limits_beyond_the_documented_ones_are_reported(changes: dict[str, object], word: str) -> None:
     """Requests would be refused, or polls come too often. Service section 8."""
-    (found,) = check_limits(replace(STUDIO, **changes))  # type: ignore[arg-type]
+    (found,) = check_limits(replace(STUDIO, **changes))
 
     assert found.level is Level.WARN
     assert word in found.message

@@ -4,10 +4,10 @@ import errno
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InputError, OutputDirNotWritable
 from batchkiln.core.sample_names import ITEMS_PER_FOLDER, DatasetRow, Splits

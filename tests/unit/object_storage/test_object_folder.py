@@ -2,11 +2,11 @@
 
 import hashlib
 import threading
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln import object_storage
 from batchkiln.core.errors import OutputDirNotWritable, StorageError

@@ -1,11 +1,11 @@
 """Days that were, and days to come."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.config import Config, Profile
 from batchkiln.core.rate_limits import Limits

@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import click
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.api.reading import ItemReport, read_item_report
 from batchkiln.cli.main import program

@@ -1,7 +1,8 @@
 """The sentences about a service that does not answer."""
 
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from batchkiln.core.calls import Outage, PastOutage
 from batchkiln.core.rate_limits import DayUsage

@@ -1,10 +1,10 @@
 """When the jobs of a queue end, and why that is not known."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.config import Account, Config, Profile
 from batchkiln.core.states import ItemState

@@ -1,9 +1,9 @@
 """What a person reads about costs, ends and downloads, in the cases that are easily said wrong."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.cli.progress import describe
 from batchkiln.config import Profile

@@ -1,11 +1,11 @@
 """The wait of an account, computed from the queue alone."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.text import Text
 
 from batchkiln.cli.status_text import job_blocks

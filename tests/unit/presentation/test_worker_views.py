@@ -1,8 +1,7 @@
 """What is known of the workers that share a queue."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.lease_types import AccountRest
 from batchkiln.core.rate_limits import DayUsage

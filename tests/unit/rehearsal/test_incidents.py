@@ -1,6 +1,6 @@
 """Incidents are read from the service's log: by kind, by endpoint, and by how each ended."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from batchkiln.core.states import ItemState
 from batchkiln.rehearsal.incidents import NEVER, Incident, LostRequest, read_incidents

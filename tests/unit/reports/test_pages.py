@@ -2,11 +2,12 @@
 
 import base64
 import hashlib
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from batchkiln.core.job import Charge, Mode
 from batchkiln.core.responses import ErrorInfo

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import InputError

@@ -3,10 +3,10 @@
 import json
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable

@@ -1,12 +1,12 @@
 """Every fact about an attempt: the item, the attempt, the job's money and the days before and after."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt

@@ -1,10 +1,10 @@
 """Quotes, uploads, rejections and files: facts beside the attempt."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InvariantBroken

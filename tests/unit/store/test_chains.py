@@ -1,10 +1,10 @@
 """Items that are made from others: what the manifest may ask for, how they wait, and how their inputs are filled."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup
@@ -100,7 +100,7 @@ def test_source_may_be_in_the_queue_already_and_in_another_job(queue: QueueFile)
     """A file that is there is given in the transaction that adds the item."""
     queue.apply([spec("still"), spec("later")])
     done(queue, "still")
-    other = JOB.__class__(**{**{name: getattr(JOB, name) for name in JOB.__slots__}, "name": "clips"})
+    other = replace(JOB, name="clips")
 
     queue.apply([clip("clip", ref("still", job="birds")), clip("waits", ref("later", job="birds"))], job=other)
 
@@ -260,7 +260,7 @@ def test_circle_is_refused_with_its_members(queue: QueueFile) -> None:
 
 def test_circle_through_the_queue_is_refused(queue: QueueFile) -> None:
     """The other half is an item of another job."""
-    other = JOB.__class__(**{**{name: getattr(JOB, name) for name in JOB.__slots__}, "name": "other"})
+    other = replace(JOB, name="other")
     queue.apply([remade("a", image("/b.png", "bb"))])
     queue.apply([remade("b", ref("a", job="birds"))], job=other)
 

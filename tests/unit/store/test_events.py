@@ -1,10 +1,10 @@
 """The event log, read backward for a page of the newest."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event, ItemState

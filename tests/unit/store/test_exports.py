@@ -1,8 +1,7 @@
 """What the queue gives to a dataset: rows and shapes, page by page, and nothing that is to stay here."""
 
-from dataclasses import asdict, replace
-
 import pytest
+from msgspec.structs import asdict, replace
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import Mode

@@ -1,8 +1,7 @@
 """Pages of items with filters, whose time does not depend on how few items pass."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.states import ItemState
 from batchkiln.store import items, operations, versions

@@ -1,9 +1,9 @@
 """The identity of items: ids of earlier versions, and requests that were paid for under other ids."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, Mode, SourceRef

@@ -1,9 +1,9 @@
 """Applying a manifest: what is added, left alone, taken over, and reported (contract, section 3)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Mode, SourceRef

@@ -2,10 +2,10 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import ItemSpec

@@ -4,10 +4,12 @@ The truth is what the queue has after the same manifest was applied with the sam
 input, by the key of their price.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.job import ItemSpec, Mode, Recipe, SourceRef, VariantGroup
@@ -27,7 +29,7 @@ PRUNE = ApplyOptions(prune=True)
 
 
 def ref(item: str, **fields: int | str) -> SourceRef:
-    return replace(SourceRef(item, file=JOB.manifest_path, line=20), **fields)  # type: ignore[arg-type]
+    return dataclasses.replace(SourceRef(item, file=JOB.manifest_path, line=20), **fields)  # type: ignore[arg-type]
 
 
 def made_from(name: str, *sources: SourceRef, recipe: Recipe = EDIT, **fields: object) -> ItemSpec:

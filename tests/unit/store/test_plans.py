@@ -1,6 +1,6 @@
 """The result that applying a manifest would have (contract, section 4: `plan`)."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from batchkiln.core.job import Mode, SourceRef
 from batchkiln.core.selection import Selection

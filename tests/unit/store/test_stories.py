@@ -1,9 +1,9 @@
 """Single items: pages of a job's list, and the history of one."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.responses import ErrorInfo

@@ -1,9 +1,9 @@
 """How far a job has come, and what an account has used."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import AttemptState

@@ -1,6 +1,6 @@
 """Items that are made from others: when they begin, with which image, and what happens where their source fails."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from batchkiln.core.job import SourceRef
 from batchkiln.core.responses import GenerationStatus

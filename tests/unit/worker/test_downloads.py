@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from msgspec.structs import replace
 
 from batchkiln.core.responses import GenerationStatus, LinkRefused, NotFound, RecordRead, Unavailable
 from batchkiln.core.states import ItemState
@@ -292,7 +293,7 @@ async def test_finished_without_outputs_ends_with_its_retention(world: World) ->
         if kind != "read" or world.service.generations["gen-1"].is_active(world.clock.instant):
             return None
         record = world.service.record(world.service.generations["gen-1"])
-        return RecordRead(type(record)(**{name: getattr(record, name) for name in record.__slots__} | {"outputs": ()}))
+        return RecordRead(replace(record, outputs=()))
 
     world.service.rule = empty
     await world.run()

@@ -4,13 +4,13 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from batchkiln.core.errors import LeaseLost, QueueBusy

@@ -1,12 +1,12 @@
 """Replies to a poll: an id is followed to its end, whatever comes in between (Law 3)."""
 
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.queue_types import Scope

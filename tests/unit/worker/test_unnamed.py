@@ -1,6 +1,6 @@
 """Results under a status word that nobody knows."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from batchkiln.core.responses import GenerationRecord, GenerationStatus, OutputLink
 from batchkiln.worker.poll_timing import UNNAMED_READS, UNNAMED_SECONDS, UnnamedResults

@@ -1,11 +1,11 @@
 """Outputs of a service that is a stranger: in any order, of any kind, or not to be had at all."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import (

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, Final, cast
 
 from aiohttp import web
+from msgspec import Struct
 
 from batchkiln.dashboard.http_api.problems import RETRY_AFTER, Kind, ProblemError
 
@@ -17,8 +17,7 @@ _IN_MEMORY_BYTES: Final = 1 << 20
 _PIECE_BYTES: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
+class BodyLimits(Struct, frozen=True):
     """The bounds of a body: its size, the longest silence, and its duration in seconds of real time."""
 
     size_bytes: int

@@ -1,12 +1,12 @@
 """One operation of the HTTP interface: its place, its scope, its models, and what a request goes through."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, get_origin
 
 import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from msgspec import Struct
 from pydantic import ValidationError
 
 from batchkiln.config import AccessScope
@@ -25,8 +25,7 @@ B = TypeVar("B", bound=Body)
 _Reply = web.StreamResponse | Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[Q, B]):
+class Call(Struct, Generic[Q, B], frozen=True):
     """A request whose sender may make it, with its valid parameters and its valid body."""
 
     request: web.Request
@@ -51,8 +50,7 @@ class Call(Generic[Q, B]):
             raise lacks_scope(self.principal, scope, purpose)
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """A method and a path below `PREFIX`, with the needed scope; None if every token may.
 
     `reply` is the type of the JSON reply; or the media type of another one. `takes_manifest` is set if the handler

@@ -2,10 +2,10 @@
 
 import base64
 import binascii
-from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from batchkiln.api import Filter, GalleryPage, ItemSummary, LoggedEvent, OutputFile, OutputSummary, Reader, ReviewStep
 from batchkiln.api.item_selection import selection_of

@@ -6,10 +6,10 @@ A commit that has returned must survive (Law 1), so a server that may lose one i
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final
 
 import psycopg
+from msgspec import Struct
 from psycopg import conninfo, errors
 
 from batchkiln.core.errors import (
@@ -127,8 +127,7 @@ class ServerRefused(QueueUnusable):
     """The server failed a start check. During a failover, it may pass the same check soon."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCheck:
+class ServerCheck(Struct, frozen=True):
     """One start check. `refusal` explains why the server is refused, and the remedy; None if the check passed."""
 
     name: str
@@ -138,8 +137,7 @@ class ServerCheck:
     """Whether it is refused but for the person's word that commits may be lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(Struct, frozen=True):
     """The facts that a server reports about itself.
 
     `is_pooled` is true if two clients share a connection to the server. For `tables`, see `PostgresSession`.

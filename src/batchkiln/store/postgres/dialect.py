@@ -5,9 +5,10 @@ statement on both.
 """
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from msgspec import Struct
 
 from batchkiln.core.states import ItemState
 from batchkiln.store.sql import QUERIES
@@ -85,8 +86,7 @@ _COPIED: Final = re.compile(r"INSERT INTO (pg_temp\.\w+) (\([^)]*\))\s+VALUES \(
 _UNPREPARED: Final = re.compile(r"(CREATE|ALTER|DROP|SET|SAVEPOINT|ROLLBACK|RELEASE|NOTIFY|LISTEN|ANALYZE)\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
+class Translated(Struct, frozen=True):
     """A statement for PostgreSQL, with `$1`, `$2` and so on; `names` contains each parameter's name, in order.
 
     Without names, the parameters are a sequence. `copy` is a `COPY` that replaces many inserts. `is_prepared` is false

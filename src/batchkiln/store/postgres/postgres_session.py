@@ -6,10 +6,10 @@ SQLite, integers are 64 bits wide, a boolean is 0 or 1, and a numeric is an int 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
+from msgspec import Struct
 from psycopg import errors, pq
 
 from batchkiln.store.postgres.dialect import Translated, translated
@@ -90,8 +90,7 @@ class PostgresCursor:
         return self._rows
 
 
-@dataclass(slots=True)
-class _Prepared:
+class _Prepared(Struct):
     """A statement that the server knows by `name`; `columns` is filled from its first result."""
 
     name: bytes

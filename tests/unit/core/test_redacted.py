@@ -1,0 +1,50 @@
+"""Values that keep some of their fields out of every text (Law 8)."""
+
+import traceback
+from typing import ClassVar
+
+import pytest
+from rich.pretty import pretty_repr
+
+from batchkiln.client.http_response import RawReply
+from batchkiln.config import HttpToken
+from batchkiln.core.redacted import Redacted
+from batchkiln.core.responses import OutputLink, UploadTicket
+
+SECRET = "canary-1f3a"
+
+
+class Ticket(Redacted, frozen=True):
+    """A number that may be shown, and a secret."""
+
+    hidden: ClassVar = frozenset({"secret"})
+
+    number: int
+    secret: str
+
+
+@pytest.mark.parametrize("text", [str, repr, pretty_repr, "{}".format, "{!r}".format])
+def test_hidden_fields_are_in_no_text(text: object) -> None:
+    """Rich asks a struct in another way than Python does."""
+    assert callable(text)
+    assert "".join(text(Ticket(4, SECRET)).split()) == "Ticket(number=4)"
+
+
+def test_a_traceback_with_values_tells_none() -> None:
+    """Frames are printed with the text of their variables."""
+    kept = Ticket(4, SECRET)
+    with pytest.raises(KeyError) as caught:
+        dict[Ticket, int]()[kept]
+
+    told = "".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())
+    assert "Ticket(number=4)" in told
+    assert SECRET not in told
+
+
+def test_what_is_hidden_is_a_field() -> None:
+    """A name that is misspelt would hide nothing."""
+    kinds = list(Redacted.__subclasses__())
+    wrong = [kind for kind in kinds if not kind.hidden or not kind.hidden <= set(kind.__struct_fields__)]
+
+    assert {OutputLink, UploadTicket, RawReply, HttpToken} <= set(kinds)
+    assert wrong == []
