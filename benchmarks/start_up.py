@@ -1,9 +1,9 @@
 """What a command costs before it does anything, in starts of the interpreter.
 
-    python benchmarks/start_up.py [--times 9]
+    python benchmarks/start_up.py [--times 15]
 
-Processor time of processes of their own, the least of several. Compiled modules are kept from one start to the next, as
-for an installed program, whatever the environment says.
+Processor time of processes of their own, the median of several. Compiled modules are kept from one start to the next,
+as for an installed program, whatever the environment says.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Final
 
 from figure import Figure, at_most, table
@@ -25,17 +26,24 @@ GOALS: Final = {
 }
 
 
-def seconds(arguments: Sequence[str], folder: str, times: int) -> float:
-    """Return the least processor time of several processes, in seconds. `folder` keeps the compiled modules."""
+def seconds(arguments: Sequence[str], folder: str) -> float:
+    """Return the processor time of a process, in seconds. `folder` keeps the compiled modules."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = folder
-    found = []
-    for _ in range(times):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, check=False)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(found)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def beside_a_start(arguments: Sequence[str], folder: str, times: int) -> tuple[float, float]:
+    """Return the median seconds of an interpreter that does nothing, and of a command, by turns.
+
+    The speed of a machine changes within seconds, so that the least of each would be of different moments.
+    """
+    seconds(arguments, folder)  # compiles the modules
+    found = [(seconds(["-c", "pass"], folder), seconds(arguments, folder)) for _ in range(times)]
+    return median(start for start, _ in found), median(own for _, own in found)
 
 
 def figures(times: int) -> Iterator[Figure]:
@@ -43,9 +51,8 @@ def figures(times: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         for line in (["init"], ["--queue", "queue.db", "enqueue", "manifest.yaml"]):
             subprocess.run([sys.executable, "-m", "batchkiln", *line], cwd=folder, capture_output=True, check=True)
-        start = seconds(["-c", "pass"], folder, times)
         for name, (arguments, goal) in GOALS.items():
-            own = seconds(arguments, folder, times)
+            start, own = beside_a_start(arguments, folder, times)
             beside = f"interpreter start: {start * 1000:.0f} ms"
             yield at_most(f"`{name}`, CPU", f"{own * 1000:.0f} ms", beside, own / start, goal)
 
@@ -53,7 +60,7 @@ def figures(times: int) -> Iterator[Figure]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=9)
+    parser.add_argument("--times", type=int, default=15)
     print(table(figures(parser.parse_args().times)))
 
 
