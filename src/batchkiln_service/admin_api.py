@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, TypeVar
 
-import msgspec
 import orjson
 from aiohttp import hdrs, web
 from msgspec import Struct
@@ -269,4 +268,4 @@ def _rule_document(active: ActiveRule) -> dict[str, object]:
 
 
 def _json(body: object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json", charset="utf-8")
+    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json", charset="utf-8")

@@ -6,7 +6,6 @@ It is imported only when a file is read, because importing pydantic is slow.
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, get_args, get_type_hints
@@ -544,14 +543,14 @@ def _remedy(problem: ErrorDetails) -> str | None:
 def _annotations(model: Any) -> Mapping[str, Any]:  # noqa: ANN401  a model, a dataclass, or none
     if isinstance(model, type) and issubclass(model, BaseModel):
         return {name: field.annotation for name, field in model.model_fields.items()}
-    if not is_dataclass(model):
+    if not dataclasses.is_dataclass(model):
         return {}
     hints = get_type_hints(model)
     return {field.name: hints[field.name] for field in dataclasses.fields(model)}
 
 
 def _model_in(annotation: Any) -> Any:  # noqa: ANN401  a type with fields that the annotation names, or None
-    if is_dataclass(annotation) or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+    if dataclasses.is_dataclass(annotation) or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 

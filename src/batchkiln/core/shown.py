@@ -19,8 +19,12 @@ class Shown:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{name}: {_text(value, '; ')}" for name, value in self._shown() if _is_said(value))
+        parts = ", ".join(f"{name}: {text}" for name, text in self.__rich_repr__())
         return f"<{type(self).__name__} {parts}>"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        """Return the names and texts that rich shows; of a struct, it does not ask for the `repr`."""
+        return [(name, _text(value, "; ")) for name, value in self._shown() if _is_said(value)]
 
     def _repr_html_(self) -> str:
         """Return the table that IPython and Jupyter show."""

@@ -11,8 +11,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, cast, get_args
 
+import msgspec
 import pytest
 import structlog
+from rich.pretty import pretty_repr
 from structlog.testing import capture_logs
 
 import batchkiln
@@ -415,6 +417,8 @@ def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -
         ]
 
     assert [repr(each) for each in shown if not 20 < len(repr(each)) < 700] == []
+    assert [pretty_repr(each) for each in shown if len(pretty_repr(each)) > 900] == []
+    assert [each for each in shown if not isinstance(each, msgspec.Struct)] == []
     pages = [each._repr_html_() for each in shown]
     assert all(page.startswith("<table><tr>") for page in pages)
     assert "&lt;b&gt;red" in "".join(pages)
