@@ -8,7 +8,7 @@ from batchkiln.core.lease_types import Driver, WorkerState
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.ends import JobEnd
 from batchkiln.presentation.overview import JobView
-from batchkiln.presentation.worker_views import SharedBy, Undriven
+from batchkiln.presentation.shared_by import SharedBy, Undriven
 from batchkiln.store.jobs import Credits, JobSummary, ProblemGroup, UnderWay
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from batchkiln.presentation.explain import Explanation
     from batchkiln.presentation.item_context import ItemContext
     from batchkiln.presentation.overview import JobView, Overview
-    from batchkiln.presentation.worker_views import SharedBy, WorkerView
+    from batchkiln.presentation.shared_by import SharedBy
+    from batchkiln.presentation.worker_views import WorkerView
     from batchkiln.store import (
         ItemDetail,
         ItemEnded,

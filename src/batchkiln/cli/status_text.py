@@ -28,7 +28,7 @@ from batchkiln.presentation.overview import AccountView, JobView, Overview, aler
 from batchkiln.presentation.rejections import remedy_of_rejected
 
 if TYPE_CHECKING:
-    from batchkiln.presentation.worker_views import SharedBy
+    from batchkiln.presentation.shared_by import SharedBy
 
 _LONGEST_MESSAGE = 160
 _NARROWEST_END = len("WOULD END")

@@ -14,7 +14,8 @@ from batchkiln.presentation.item_documents import iso
 from batchkiln.presentation.job_documents import awaited_document
 
 if TYPE_CHECKING:
-    from batchkiln.presentation.worker_views import SharedBy, WorkerView
+    from batchkiln.presentation.shared_by import SharedBy
+    from batchkiln.presentation.worker_views import WorkerView
 
 
 @command("drain", example="batchkiln workers drain fra-1")

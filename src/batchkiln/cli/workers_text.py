@@ -6,7 +6,8 @@ from rich.text import Text
 from batchkiln.cli.rich_console import console
 from batchkiln.core.lease_types import WorkerState
 from batchkiln.presentation.formatting import plural
-from batchkiln.presentation.worker_views import SharedBy, WorkerView
+from batchkiln.presentation.shared_by import SharedBy
+from batchkiln.presentation.worker_views import WorkerView
 
 
 def show_workers(shared: SharedBy | None, views: list[WorkerView]) -> None:

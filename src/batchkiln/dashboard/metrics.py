@@ -13,7 +13,7 @@ from batchkiln.client.http_session import BOUNDS_SECONDS, RequestMeter
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import context_of
 from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
-from batchkiln.presentation.worker_views import SharedBy
+from batchkiln.presentation.shared_by import SharedBy
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -10,7 +10,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.presentation.ends import JobEnd
 from batchkiln.presentation.item_documents import iso
 from batchkiln.presentation.overview import AccountView, JobView, Overview, alerts_of
-from batchkiln.presentation.worker_views import SharedBy
+from batchkiln.presentation.shared_by import SharedBy
 from batchkiln.store import UnderWay
 
 

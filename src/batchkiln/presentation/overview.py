@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from batchkiln.config import Config, Profile
 from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.credit_price import CreditPrice
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.forecast import CalendarDay
 from batchkiln.core.polling import RETENTION_WARNING, is_long_pending
@@ -20,13 +21,12 @@ from batchkiln.presentation.chained_inputs import blocker_command, blocker_text
 from batchkiln.presentation.ends import End, JobEnd
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, only_under_way, usage_today
 from batchkiln.presentation.formatting import format_minute, format_service_age, plural, sanitize, service_note
+from batchkiln.presentation.shared_by import SharedBy
 from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 if TYPE_CHECKING:
-    from batchkiln.core.credit_price import CreditPrice
     from batchkiln.core.responses import AccountBlocked
     from batchkiln.presentation.account_waits import Wait
-    from batchkiln.presentation.worker_views import SharedBy
     from batchkiln.store import Unselected
 
 
@@ -48,7 +48,7 @@ class JobView(Shown, Struct, frozen=True):
     examples: Mapping[tuple[ItemState, str], str]
     time_scale: float = 1.0
     is_embedded: bool = False
-    credit_price: "CreditPrice | None" = None
+    credit_price: CreditPrice | None = None
     is_driven: bool = True
     stale: int | None = None
     sufficient_budget: int | None = None
@@ -178,7 +178,7 @@ class Overview(Shown, Struct, frozen=True):
     jobs: tuple[JobView, ...]
     accounts: tuple[AccountView, ...]
     lease: Lease | None
-    shared_by: "SharedBy | None" = None
+    shared_by: SharedBy | None = None
 
     def _shown(self) -> Iterator[tuple[str, object]]:
         for view in self.jobs:
@@ -345,7 +345,7 @@ def _without_forecast(summary: JobSummary, profile: Profile | None) -> JobEnd:
     return JobEnd(reason="it has nothing to send")
 
 
-def _shared_by(reader: Reader, config: Config) -> "SharedBy | None":
+def _shared_by(reader: Reader, config: Config) -> SharedBy | None:
     """Read the workers of a queue; None if no worker ever shared it, as for most queues."""
     if not reader.is_shared():
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
 from batchkiln.core.suggestions import closest, did_you_mean
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
@@ -15,7 +16,6 @@ from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
 
 if TYPE_CHECKING:
-    from batchkiln.core.calls import Call, Misunderstood
     from batchkiln.core.queue_types import Circumstances
 
 
@@ -24,7 +24,7 @@ class AskedAgain(Struct, frozen=True):
 
     profile: str
     account: str
-    entry: "Misunderstood"
+    entry: Misunderstood
 
 
 def ask_misunderstood(connection: Session, account_id: int) -> Cursor:
@@ -32,12 +32,12 @@ def ask_misunderstood(connection: Session, account_id: int) -> Cursor:
     return connection.execute(query("misunderstood"), {"account_id": account_id})
 
 
-def misunderstood(connection: Session, account_id: int) -> "tuple[Misunderstood, ...]":
+def misunderstood(connection: Session, account_id: int) -> tuple[Misunderstood, ...]:
     """Return the calls whose replies an account did not understand."""
     return tuple(entry_of(row) for row in ask_misunderstood(connection, account_id))
 
 
-def all_misunderstood(connection: Session) -> "dict[int, tuple[Misunderstood, ...]]":
+def all_misunderstood(connection: Session) -> dict[int, tuple[Misunderstood, ...]]:
     """Return the calls whose replies were not understood, by account id. Other accounts are left out."""
     found: dict[int, tuple[Misunderstood, ...]] = {}
     for row in connection.execute(query("all_misunderstood")):
@@ -46,7 +46,7 @@ def all_misunderstood(connection: Session) -> "dict[int, tuple[Misunderstood, ..
 
 
 def record_misunderstood(
-    connection: Session, account_id: int, entry: "Misunderstood", circumstances: "Circumstances"
+    connection: Session, account_id: int, entry: Misunderstood, circumstances: "Circumstances"
 ) -> None:
     """Record that a call is not understood under these circumstances."""
     connection.execute(
@@ -65,7 +65,7 @@ def record_misunderstood(
     )
 
 
-def forget_misunderstood(connection: Session, account_id: int, call: "Call") -> None:
+def forget_misunderstood(connection: Session, account_id: int, call: Call) -> None:
     """Delete the entry of a call that is now understood."""
     connection.execute(query("drop_misunderstood"), {"account_id": account_id, "call": call})
 
@@ -121,10 +121,8 @@ def _chosen(names: Mapping[int, tuple[str, str]], account: str | None) -> int | 
     return None if account is None else known[account]
 
 
-def entry_of(row: Row) -> "Misunderstood":
+def entry_of(row: Row) -> Misunderstood:
     """Return an entry of `misunderstood`."""
-    from batchkiln.core.calls import Call, Misunderstood  # noqa: PLC0415  most accounts have none
-
     return Misunderstood(
         call=Call(row["call"]),
         since=from_milliseconds(row["since"]),

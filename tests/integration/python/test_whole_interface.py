@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -423,6 +424,15 @@ def test_results_are_short_in_a_shell_and_tables_in_a_notebook(tmp_path: Path) -
     assert all(page.startswith("<table><tr>") for page in pages)
     assert "&lt;b&gt;red" in "".join(pages)
     assert "<b>" not in "".join(pages)
+
+
+def test_python_helps_with_every_public_name() -> None:
+    """A struct looks up what its types name; what only a type checker imports is not there."""
+    values = {name: getattr(batchkiln, name) for name in batchkiln.__all__}
+
+    pages = {name: pydoc.render_doc(value) for name, value in values.items() if callable(value)}
+
+    assert {"Overview", "JobView", "AskedAgain", "open_queue"} <= pages.keys()
 
 
 def test_a_warning_is_shown_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from batchkiln.cli.workers_text import show_workers
 from batchkiln.core.lease_types import WorkerState
-from batchkiln.presentation.worker_views import SharedBy, WorkerView
+from batchkiln.presentation.shared_by import SharedBy
+from batchkiln.presentation.worker_views import WorkerView
 
 AT: Final = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 STATE: Final = WorkerState(

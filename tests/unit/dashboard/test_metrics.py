@@ -16,7 +16,8 @@ from batchkiln.core.states import ItemState
 from batchkiln.dashboard.metrics import exposition, queue_metrics, request_metrics
 from batchkiln.dashboard.snapshot import PageSnapshot, Slot
 from batchkiln.presentation.overview import AccountView, Overview
-from batchkiln.presentation.worker_views import NO_KEY, Undriven
+from batchkiln.presentation.shared_by import Undriven
+from batchkiln.presentation.worker_views import NO_KEY
 from batchkiln.store.accounts import AccountSummary
 from batchkiln.store.jobs import Credits, ProblemGroup
 from batchkiln.store.lock import Lease

@@ -17,7 +17,8 @@ from batchkiln.dashboard.snapshot import Gauge, Level, PageSnapshot, Slot, headl
 from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.job_documents import job_document
 from batchkiln.presentation.overview import AccountView, JobView, Overview
-from batchkiln.presentation.worker_views import NO_KEY, Undriven
+from batchkiln.presentation.shared_by import Undriven
+from batchkiln.presentation.worker_views import NO_KEY
 from batchkiln.store.accounts import AccountSummary
 from batchkiln.store.jobs import ProblemGroup
 from batchkiln.store.lock import Lease
