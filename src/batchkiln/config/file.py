@@ -223,7 +223,7 @@ class _Profile(_Model):
             name=name,
             base_url=self.base_url,
             accounts=self.accounts,
-            limits=Limits(**self.limits.model_dump(include={limit.name for limit in fields(Limits)})),
+            limits=Limits(**self.limits.model_dump(include=set(Limits.__struct_fields__))),
             day=ServiceDay(self.day_seconds, self.day_start),
             scale=self.time_scale,
             allows_http=self.allow_http,

@@ -1,4 +1,7 @@
-"""The workers that share a queue, and the accounts without one. `status` of a queue of one machine imports no more."""
+"""The workers that share a queue, and the accounts without one.
+
+Apart from `worker_views`, which reads them: most queues have no workers, and `status` then imports only this.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING

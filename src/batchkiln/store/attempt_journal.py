@@ -69,7 +69,7 @@ class JournalEntry(Struct, frozen=True):
         return line + _line([self.idempotency_key]) if self.is_refused else line
 
 
-_FIELDS: Final = [field.name for field in fields(JournalEntry)][:-1]
+_FIELDS: Final = JournalEntry.__struct_fields__[:-1]
 _VALUES: Final = attrgetter(*_FIELDS)
 _TYPES: Final = [field.type for field in fields(JournalEntry)][:-3]
 

@@ -17,8 +17,6 @@ from batchkiln.config import Account, Config, load_config
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
 from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
-from batchkiln.store import JobSummary
-from batchkiln_service import Report
 from simulation.log_silencing import silence
 
 START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -99,12 +97,8 @@ def played(
 
 def told(result: RehearsalResult) -> dict[str, Any]:
     """Everything that a result tells, but for its temporary folder and for how it was found."""
-    jobs = [{**_fields(job), "output_dir": ""} for job in result.jobs]
-    return {**_fields(result), "jobs": jobs, "report": _fields(result.report), "profile": "", "is_modelled": ""}
-
-
-def _fields(value: RehearsalResult | JobSummary | Report) -> dict[str, Any]:
-    return asdict(value)
+    jobs = [{**asdict(job), "output_dir": ""} for job in result.jobs]
+    return {**asdict(result), "jobs": jobs, "report": asdict(result.report), "profile": "", "is_modelled": ""}
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -351,7 +351,7 @@ def test_task_that_raises_says_so_and_the_next_one_is_done(tmp_path: Path) -> No
     """A failure in the process comes back as an exception with its traceback; the process stays."""
     helper = worker_pool.WorkerProcess()
     try:
-        with pytest.raises(worker_pool.TaskFailedError, match="DecodeError"):
+        with pytest.raises(worker_pool.TaskFailedError, match=r"msgspec\.DecodeError"):
             helper.do("draw", "no drawing", [], str(tmp_path / "out"))
         assert "not a PNG picture" in str(helper.do("decode", __file__, "PNG"))
     finally:
