@@ -158,14 +158,20 @@ class SyncQueue:
         if self._is_closed:
             return
         place, told = self._opened.place, "the queue was not closed: use `with`, or call `close`"
-        task = self._opened._task  # noqa: SLF001  the same interface
-        is_running = task is not None and not task.done()
-        views = self._wait(self._opened.overview()).jobs if is_running else ()
+        views = self._wait(self._opened.overview()).jobs if self._is_run_cut_off() else ()
         if number := sum(view.summary.left for view in views):
             remedy = "call `join` before the script ends; the next run continues them, and nothing is charged twice"
             log.warning("run_cut_off", queue=place, items=number, reason="the script ended", remedy=remedy)
             told += f". Its run was cut off with {plural(number, 'item')} left, which the next run continues"
         warnings.warn(f"{place}: {told}", ResourceWarning, source=self, stacklevel=1)
+
+    def _is_run_cut_off(self) -> bool:
+        """Whether the script's end stops a run, or already has: Python then begins no more work in other threads."""
+        queue = self._opened
+        task = queue._task  # noqa: SLF001  the same interface
+        if task is None or queue._is_failure_raised:  # noqa: SLF001
+            return False
+        return not task.done() or task.cancelled() or task.exception() is not None
 
     def _end_loop(self) -> None:
         self._is_closed = True
