@@ -331,7 +331,9 @@ class Aftermath:
             is_right = row["state"] == "failed" if has_failed else row["state"] == "done"
             if has_failed and self._redone[item]:  # it may have failed before, or when it was made again
                 is_right = row["state"] in {"done", "failed"}
-            is_right |= bool(self._plan.restores) and has_failed and row["state"] == "done"  # a copy forgot failures
+            if self._plan.restores:
+                is_right |= has_failed and row["state"] == "done"  # a copy forgot failures
+                is_right |= row["error_code"] == "over_job_budget" and item not in paid  # which may not pay for all
             if not is_right and not is_excused:
                 yield f"item {row['name']} is {row['state']}, not as it should be: {row['error_code']}"
 
@@ -467,10 +469,14 @@ class Aftermath:
                 yield f"{row['name']} is said to have no service, which has answered {len(answered)} times since"
 
     def _budgets(self) -> Iterator[str]:
-        """Law 6: a job keeps its budgets, in the service's days and by the service's prices."""
+        """Law 6: a job keeps its budgets, in the service's days and by the service's prices.
+
+        A restored copy does not know what failed, and that it was refunded, so that this does not count in its day.
+        """
         spent: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for made in self._made:
-            spent[made.item[0]][made.day] += made.cost_credits
+            if made.outcome != "failed" or not self._plan.restores:
+                spent[made.item[0]][made.day] += made.cost_credits
         for row in self._jobs:
             most = self._most_spent(row["name"])
             if row["budget_credits"] is not None and most > row["budget_credits"]:

@@ -23,7 +23,7 @@ class Offer:
     takes_picture: bool = False
 
 
-def _image(model: str, resolution: str, price: int) -> Offer:
+def image(model: str, resolution: str, price: int) -> Offer:
     return Offer(price, f"model: {model}, mode: text-to-image, parameters: {{resolution: {resolution}}}")
 
 
@@ -32,7 +32,7 @@ def _edit(model: str, resolution: str, price: int) -> Offer:
     return Offer(price, request, takes_picture=True)
 
 
-def _clip(model: str, resolution: str, seconds: int, price: int) -> Offer:
+def clip(model: str, resolution: str, seconds: int, price: int) -> Offer:
     parameters = f"{{resolution: {resolution}, duration_seconds: {seconds}}}"
     return Offer(price, f"model: {model}, mode: text-to-video, parameters: {parameters}")
 
@@ -43,21 +43,21 @@ def _moved(model: str, resolution: str, seconds: int, price: int) -> Offer:
 
 
 _CHEAP: Final = (
-    _image("epsilon-2", "512x512", 2),
+    image("epsilon-2", "512x512", 2),
     _edit("epsilon-2", "1024x1024", 5),
-    _clip("alpha-2.5-lite", "480p", 5, 50),
-    _clip("alpha-2.5-lite", "480p", 8, 80),
-    _clip("alpha-2.5-lite", "480p", 10, 100),
+    clip("alpha-2.5-lite", "480p", 5, 50),
+    clip("alpha-2.5-lite", "480p", 8, 80),
+    clip("alpha-2.5-lite", "480p", 10, 100),
     _moved("alpha-2.5-lite", "480p", 5, 50),
     _moved("alpha-2.0-mini", "720p", 10, 60),
 )
 _DEAR: Final = (
-    _clip("gamma-3.1-fast", "1080p", 8, 160),
+    clip("gamma-3.1-fast", "1080p", 8, 160),
     _moved("gamma-3.1-fast", "1080p", 8, 160),
-    _clip("alpha-2.0-pro", "1080p", 10, 300),
+    clip("alpha-2.0-pro", "1080p", 10, 300),
     _moved("beta-3.0", "720p", 15, 240),
-    _clip("beta-3.0", "1080p", 15, 420),
-    _clip("alpha-2.5", "1080p", 12, 480),
+    clip("beta-3.0", "1080p", 15, 420),
+    clip("alpha-2.5", "1080p", 12, 480),
 )
 _RUSHED: Final = (_edit("epsilon-2", "512x512", 2),)  # over at once, each with an upload: the minutes are what is short
 _STYLES: Final = (*[_DEAR] * 9, _CHEAP, _CHEAP + _DEAR, _RUSHED)  # what takes long to play comes seldom
@@ -68,7 +68,7 @@ _SIDECARS: Final = {"job-0": ["output: {sidecar: json}"], "job-1": ["output: {si
 _CHAINED: Final = 0.4  # of the items that take an image, those that are made from another item
 _REVIEWED: Final = 0.5  # of these others, where a person reviews
 _VARIED: Final = 0.4  # likewise: those that are a group of variants
-_STILL: Final = _image("epsilon-2", "512x512", 2)
+_STILL: Final = image("epsilon-2", "512x512", 2)
 _OF_VARIANT: Final = 0.2  # of what is made from a group: it names a variant, whichever is chosen
 _REFERENCE: Final = re.compile(r"\{(?:job: (?P<job>[^,}]+), )?item: (?P<item>[^,}]+)\}")
 _CREDITS: Final = re.compile(r"(budget: \{.*?\bcredits: )(\d+)")

@@ -203,8 +203,8 @@ BUGS: Final = (
         (
             (
                 "store/attempts.py",
-                '    if row["budget_credits_per_day"] is None:\n        return True\n',
-                "    return True\n",
+                " and (money.budget_per_day is None or money.today + cost <= money.budget_per_day)\n",
+                "\n",
             ),
         ),
     ),
@@ -512,6 +512,13 @@ BUGS: Final = (
         "store/attempt_journal.py",
         "            _sync(self._handle)\n",
         "            pass\n",
+        is_of_restores=True,
+    ),
+    Bug(
+        "what a copy has lost leaves its budget to others",
+        "store/usage.sql",
+        "WHERE lost.state = 'queued' AND",
+        "WHERE lost.state = 'none' AND",
         is_of_restores=True,
     ),
     Bug(

@@ -29,7 +29,7 @@ if not __package__:
 from batchkiln_service.db.creates import CreateStore, NewGeneration
 from batchkiln_service.errors import ApiError
 from simulation.log_silencing import silence, silent_pool
-from simulation.manifests import with_choices
+from simulation.manifests import clip, image, with_choices
 from simulation.object_points import with_objects
 from simulation.plan import Hand, Intervention, Plan, QueueCopy, Restore, Stage, StorageTrouble
 from simulation.plan_runner import Outcome, play
@@ -44,10 +44,11 @@ STORED: Final = 0.3  # of the worlds: their outputs are objects
 REFUSED_ONCE: Final = "(refused once)"
 _STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 _HANDS: Final[tuple[Hand, ...]] = ("none", "none", "none", "none", "cancel", "move", "move twice")
+LIMITED: Final = 0.4  # of the worlds: their job has a budget, which may not pay for all of it
 _KINDS: Final = (
-    "model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}",
-    "model: epsilon-2, mode: text-to-image, parameters: {resolution: 1024x1024}",
-    "model: alpha-2.5-lite, mode: text-to-video, parameters: {resolution: 480p, duration_seconds: 5}",
+    image("epsilon-2", "512x512", 2),
+    image("epsilon-2", "1024x1024", 5),
+    clip("alpha-2.5-lite", "480p", 5, 50),
 )
 
 
@@ -65,7 +66,7 @@ def draw_restores(seed: int) -> Plan:
     interventions = [Intervention(chance.uniform(5, moment), chance.choice(("cancel", "retry"))) for _ in range(3)]
     plan = Plan(
         seed=seed,
-        manifests={"restored.yaml": _chained(seed, _manifest(chance, accounts))},
+        manifests={"restored.yaml": _chained(seed, _manifest(seed, chance, accounts))},
         accounts=accounts,
         weather=partial(Storms, seed, probability=chance.choice((0.0, 0.01)), calm_at=moment),
         cuts_power=chance.choice((None, "all")),
@@ -90,14 +91,25 @@ def _store_objects(seed: int, plan: Plan) -> None:
         plan.storage = StorageTrouble(chance.choice((0.0, 0.05, 0.2)))
 
 
-def _manifest(chance: random.Random, accounts: tuple[str, ...]) -> str:
+def _manifest(seed: int, chance: random.Random, accounts: tuple[str, ...]) -> str:
     """Return a job that keeps its accounts busy for some minutes; some items fail once, or are refused once."""
-    lines = ["version: 1", "job: restored", f"accounts: [{', '.join(accounts)}]", "items:"]
+    lines, price = list[str](), 0
     for number in range(chance.randint(4, 7) * len(accounts)):
         word = chance.choices(("", " [fail-once]", f" {REFUSED_ONCE}"), weights=(8, 1, 2))[0]
         kind = chance.choices(_KINDS, weights=(4, 4, 1))[0]
-        lines.append(f'  - {{id: item-{number}, prompt: "Fox number {number}{word}", {kind}}}')
-    return "\n".join(lines) + "\n"
+        lines.append(f'  - {{id: item-{number}, prompt: "Fox number {number}{word}", {kind.request}}}')
+        price += kind.price
+    head = ["version: 1", "job: restored", f"accounts: [{', '.join(accounts)}]", *_budget(seed, price)]
+    return "\n".join([*head, "items:", *lines]) + "\n"
+
+
+def _budget(seed: int, price: int) -> list[str]:
+    """Return the budgets of some worlds, in all or of a day: a share of what the items cost, or a little more."""
+    chance = random.Random(f"restored budgets {seed}")
+    if chance.random() >= LIMITED:
+        return []
+    budget = max(50, int(price * chance.choice((0.5, 0.7, 0.9, 1.0, 1.1))))
+    return [f"budget: {{{chance.choice(('credits', 'credits_per_day'))}: {budget}}}"]
 
 
 def _chained(seed: int, manifest: str) -> str:

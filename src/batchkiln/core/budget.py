@@ -61,7 +61,8 @@ def check_budget(
 ) -> BudgetDecision:
     """Return whether `cost` credits can be paid now, later or never (Law 6).
 
-    `job_is_working` is true if an attempt of the job is unresolved: if it fails, the job gets its credits back.
+    `job_is_working` is true if an attempt of the job is unresolved: if it fails, the job gets its credits back. So it
+    does for an attempt that a restored copy has lost, which is among the `unconfirmed`.
     """
     exceeded = exceeded_limit(
         cost, cap=cap, per_day=credits_per_day, job_per_day=money.budget_per_day, job_budget=money.budget
@@ -70,7 +71,8 @@ def check_budget(
         return BudgetDecision(Affordable.NEVER, exceeded[0])
     if money.budget is not None and money.committed + cost > money.budget:
         return BudgetDecision(
-            Affordable.WHEN_SETTLED if job_is_working else Affordable.NEVER, BudgetLimit.OVER_JOB_BUDGET
+            Affordable.WHEN_SETTLED if job_is_working or money.unconfirmed else Affordable.NEVER,
+            BudgetLimit.OVER_JOB_BUDGET,
         )
     if money.budget_per_day is not None and money.today + cost > money.budget_per_day:
         is_room_made = money.unconfirmed + cost <= money.budget_per_day

@@ -25,7 +25,7 @@ from batchkiln.store.row_types import attempt_of, is_for, recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
-from batchkiln.store.usage import count_in_days, job_credits, write_request
+from batchkiln.store.usage import count_in_days, job_credits, money_of, write_request
 
 
 def quote_body(connection: Session, item_id: int, account_id: int) -> bytes | None:
@@ -175,9 +175,8 @@ def _is_within_budget(connection: Session, row: Row, new: NewAttempt) -> bool:
     """Return whether the cost fits cap and budgets, inside the transaction that reserves it (Law 6)."""
     if row["max_cost_credits"] is not None and new.cost_credits > row["max_cost_credits"]:
         return False
-    if row["budget_credits"] is not None and row["committed"] + new.cost_credits > row["budget_credits"]:
-        return False
-    if row["budget_credits_per_day"] is None:
+    if row["budget_credits"] is None and row["budget_credits_per_day"] is None:
         return True
-    taken = job_credits(connection, row["job_id"], new.request.days).credits
-    return bool(taken + new.cost_credits <= row["budget_credits_per_day"])
+    money, cost = money_of(row, job_credits(connection, row["job_id"], new.request.days)), new.cost_credits
+    is_within = money.budget is None or money.committed + cost <= money.budget
+    return is_within and (money.budget_per_day is None or money.today + cost <= money.budget_per_day)

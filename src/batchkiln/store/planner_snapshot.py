@@ -168,7 +168,7 @@ class _Class(Struct, frozen=True):
                 ready = selected_ready_inputs(connection, **place, **account)
             else:
                 ready = connection.execute(query("ready_inputs_of_heads"), place | account)
-        is_limited = row["budget_credits_per_day"] is not None
+        is_limited = row["budget_credits"] is not None or row["budget_credits_per_day"] is not None
         return cls(row, heads, ready, ask_job_credits(connection, row["job_id"], days) if is_limited else ())
 
     def candidate(self, viewpoint: Viewpoint, working_jobs: AbstractSet[int]) -> Candidate | None:

@@ -3,7 +3,7 @@ SELECT item.id, item.job_id, item.name AS item_name, job.name AS job_name, item.
        recipe.model, recipe.mode, recipe.parameters, recipe.inputs_count, recipe.max_cost_credits, recipe.attempts,
        quote.cost_credits,
        job.profile, job.accounts, job.is_paused,
-       job.reserved + job.charged - job.refunded AS committed, job.budget_credits, job.budget_credits_per_day,
+       job.reserved, job.charged, job.refunded, job.budget_credits, job.budget_credits_per_day,
        (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid,  -- what its key is derived from
        (SELECT value FROM meta WHERE key = 'keys_from') AS keys_from,
        (SELECT coalesce(max(number), 0) FROM attempt WHERE attempt.item_id = item.id) AS last_number,

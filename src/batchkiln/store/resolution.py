@@ -229,7 +229,8 @@ def _check_daily_budget(connection: Session, held: _Held, attempt: Row, now: int
     days = [now if row["day_start_at"] is None else row["day_start_at"] for row in rows]
     if budget is None or attempt["day_start_at"] in days:  # its quote is counted today
         return
-    taken = job_credits(connection, held.job_id, [from_milliseconds(day) for day in days]).credits
+    used = job_credits(connection, held.job_id, [from_milliseconds(day) for day in days])
+    taken = used.credits + used.lost
     if taken + quote > budget:
         raise InputError(
             [

@@ -92,11 +92,13 @@ def take_job_credits(connection: Session, *, job_id: int, day: int, credit_count
 class JobDay(NamedTuple):
     """A job's usage of a daily budget, and the `unconfirmed` part of it, which counts in every day.
 
-    Attempts that the service's records do not confirm may be charged or replayed after a reset (Law 6).
+    Attempts that the service's records do not confirm may be charged or replayed after a reset (Law 6). So may those
+    that a restored copy has lost: their quotes are `lost`, and not in the two others.
     """
 
     credits: int
     unconfirmed: int
+    lost: int
 
 
 def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> JobDay:
@@ -105,13 +107,13 @@ def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> J
 
 
 def money_of(row: Row, taken: JobDay) -> JobCredits:
-    """Return a job's credits from its row and its usage of the day."""
+    """Return a job's credits from its row and its usage of the day. Lost attempts count as sent ones (Law 6)."""
     return JobCredits(
-        reserved=row["reserved"],
+        reserved=row["reserved"] + taken.lost,
         charged=row["charged"],
         refunded=row["refunded"],
-        today=taken.credits,
-        unconfirmed=taken.unconfirmed,
+        today=taken.credits + taken.lost,
+        unconfirmed=taken.unconfirmed + taken.lost,
         budget=row["budget_credits"],
         budget_per_day=row["budget_credits_per_day"],
     )
@@ -125,7 +127,7 @@ def ask_job_credits(connection: Session, job_id: int, days: Sequence[datetime]) 
 
 def most_credits(cursors: Sequence[Cursor]) -> JobDay:
     """Return the highest usage among the results of `ask_job_credits`."""
-    return max((JobDay(*cursor.fetchone()) for cursor in cursors), default=JobDay(0, 0))
+    return max((JobDay(*cursor.fetchone()) for cursor in cursors), default=JobDay(0, 0, 0))
 
 
 def give_back_credits(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:

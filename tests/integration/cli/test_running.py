@@ -41,7 +41,7 @@ def test_events_are_lines_of_json_that_end_with_the_outcome(workspace: Workspace
 
     events = result.lines
     assert {"event", "at", "job", "item", "state"} <= set(events[0])
-    assert [event["item"] for event in events if event["event"] == "files_saved"] == ["fox-1", "fox-2"]
+    assert sorted(event["item"] for event in events if event["event"] == "files_saved") == ["fox-1", "fox-2"]
     assert all(event["at"].endswith("Z") for event in events[:-1])
     assert events[-1]["event"] == "run_ended"
     assert events[-1]["exit"] == result.exit == 0

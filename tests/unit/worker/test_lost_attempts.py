@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -623,3 +624,40 @@ async def test_image_that_is_uploaded_again_does_not_change_a_lost_request(world
 
     assert world.state(item) is ItemState.DONE
     assert (set(world.service.creates), world.service.violations) == (before, [])
+
+
+@pytest.mark.parametrize(("budget", "made"), [("budget_credits", 13), ("budget_credits_per_day", 18)])
+async def test_budgets_keep_room_for_what_a_copy_has_lost(world: World, budget: str, made: int) -> None:
+    """Law 6: another account does not spend what the lost attempts have cost, or cost when they are sent again."""
+    names = [f"lost-{number}" for number in range(12)]  # more than a minute's creates
+    lost = world.enqueue(*names, accounts=("main",))
+    copy = copied(world)
+    await world.run()
+    restored(world, copy)
+    later = tuple(f"later-{number}" for number in range(6))
+    fields: dict[str, Any] = {budget: 130}
+    world.enqueue(*lost, *later, accounts=("main", "second"), **fields)
+
+    await world.run()
+
+    spent = Counter[object]()
+    for generation in world.service.generations.values():
+        spent[generation.created_at.date()] += generation.cost
+    assert max(spent.values()) <= 130
+    assert sum(spent.values()) == 10 * made
+    assert world.states() == {"done": made} | ({"rejected": 18 - made} if made < 18 else {})
+
+
+async def test_a_run_ends_where_only_a_lost_attempt_of_another_account_may_make_room(world: World) -> None:
+    """Law 6: the account of the lost attempt is not configured any more. Nothing else begins or is rejected."""
+    (lost,) = world.enqueue("lost", accounts=("main",))
+    copy = copied(world)
+    await world.run()
+    restored(world, copy)
+    world.accounts = ("second",)
+    world.enqueue("later", lost, accounts=("main", "second"), budget_credits=10)
+
+    await world.run()
+
+    assert world.states() == {"queued": 2}
+    assert world.service.charged == 10
