@@ -99,10 +99,10 @@ def be_impatient(session: Session) -> None:
 
 
 def kill(url: DatabaseUrl) -> None:
-    """Let the server end all other connections to a database."""
+    """Let the server end all other connections to a database, and wait until they have no lock any more."""
     with psycopg.connect(url.secret, autocommit=True) as admin:
         admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
 
