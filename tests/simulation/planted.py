@@ -515,10 +515,17 @@ BUGS: Final = (
         is_of_restores=True,
     ),
     Bug(
+        "a further send is not in the journal",
+        "store/worker_store.py",
+        "                self._journal.append_resend(attempt.idempotency_key, attempt.sends)\n",
+        "                pass\n",
+        caught_by="tests/unit/worker/test_lost_attempts.py",  # the copy must be of the seconds before it
+    ),
+    Bug(
         "what a copy has lost leaves its budget to others",
         "store/usage.sql",
-        "WHERE lost.state = 'queued' AND",
-        "WHERE lost.state = 'none' AND",
+        "(SELECT coalesce(sum(quote_credits), 0) FROM lost_item",
+        "(SELECT coalesce(sum(0), 0) FROM lost_item",
         is_of_restores=True,
     ),
     Bug(

@@ -112,7 +112,7 @@ def _wait(
         order=Order.MANIFEST,
         cost=detail.quote_credits,
         cap=detail.recipe.max_cost_credits,
-        money=reader.jobs.credits(detail.job, profile.day.start_of(now)),
+        money=reader.jobs.credits(detail.job, profile.day.start_of(now), for_item=detail.item.id),
         job_is_working=any(entry.state in WITH_SERVICE for entry in summary.under_way),
         is_ready=standing.is_ready,
     )

@@ -11,7 +11,10 @@ An attempt is committed to the queue first, then appended here, then sent. A cra
 line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, a
 crash would leave a line without a row. That looks like a restored copy, and would delay every account by a minute.
 
-A refused attempt gets a second line after its outcome was committed. A restored copy that does not know the attempt
+Each further send adds a short line before it. A restored copy may know an attempt as answered without a result, and not
+that it was sent again and paid: it would give it up for a new one.
+
+A refused attempt gets a line of its own after its outcome was committed. A restored copy that does not know the attempt
 never uses its number again, so that each key belongs to one attempt: otherwise one copy could record the refusal of a
 key, while another copy uses the same key for an attempt that is paid.
 """
@@ -43,7 +46,7 @@ class JournalEntry(Struct, frozen=True):
 
     `delivered` contains the numbers of the item's earlier attempts with saved files, if the item is made again.
     `input_urls` contains the addresses of the uploaded images in the request, which may differ in a restored copy. A
-    refused attempt created nothing.
+    refused attempt created nothing. `sends` is how often it was sent, or was about to be.
     """
 
     queue_uid: str
@@ -60,18 +63,25 @@ class JournalEntry(Struct, frozen=True):
     delivered: tuple[int, ...] = ()
     input_urls: tuple[str, ...] = ()
     is_refused: bool = False
+    sends: int = 1
 
     def lines(self) -> bytes:
-        """Return the entry's line, with the optional values that it has; a refused attempt has a second line."""
+        """Return the entry's line, with the optional values that it has, and those of its last send and its refusal."""
         *others, delivered, urls = _VALUES(self)
         more = [list(delivered), list(urls)] if urls else [list(delivered)] if delivered else []
         line = _line([*others, *more])
+        line += _resend_line(self.idempotency_key, self.sends) if self.sends > 1 else b""
         return line + _line([self.idempotency_key]) if self.is_refused else line
 
 
-_FIELDS: Final = JournalEntry.__struct_fields__[:-1]
+_FIELDS: Final = JournalEntry.__struct_fields__[:-2]
 _VALUES: Final = attrgetter(*_FIELDS)
-_TYPES: Final = [field.type for field in fields(JournalEntry)][:-3]
+_TYPES: Final = [field.type for field in fields(JournalEntry)][:-4]
+
+
+def _resend_line(idempotency_key: str, sends: int) -> bytes:
+    """Return the line of a further send of an attempt, with this one the `sends`-th."""
+    return _line([idempotency_key, sends])
 
 
 def _line(values: Sequence[object]) -> bytes:
@@ -80,8 +90,11 @@ def _line(values: Sequence[object]) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _read_line(line: bytes) -> JournalEntry | str | None:
-    """Return the entry of a line, or the key of an attempt that was refused; None for a damaged line."""
+def _read_line(line: bytes) -> JournalEntry | tuple[str, int | None] | None:
+    """Return the entry of a line, or the key of an attempt with its number of sends, or None if it was refused.
+
+    Return None for a damaged line.
+    """
     text = line[_CRC_DIGITS + 1 :]
     if line != b"%08x %s" % (zlib.crc32(text), text):
         return None
@@ -91,7 +104,9 @@ def _read_line(line: bytes) -> JournalEntry | str | None:
         return None
     match values:
         case [str(key)]:
-            return key
+            return key, None
+        case [str(key), int(sends)]:
+            return key, sends
         case [*_] if len(values) <= len(_FIELDS):
             return _entry_of(values)
         case _:
@@ -129,8 +144,10 @@ class AttemptJournal:
         for entry in found:
             if isinstance(entry, JournalEntry):
                 entries[entry.idempotency_key] = entry
-            elif entry in entries:
-                entries[entry] = replace(entries[entry], is_refused=True)
+            elif entry is not None and entry[0] in entries:
+                key, sends = entry
+                known = entries[key]
+                entries[key] = replace(known, is_refused=True) if sends is None else replace(known, sends=sends)
         return list(entries.values()), found.count(None)
 
     def _content(self) -> bytes:
@@ -185,9 +202,16 @@ class AttemptJournal:
 
     def append(self, *entries: JournalEntry) -> None:
         """Append entries and flush them to the disk. Raise `QueueBusy` if the disk fails."""
+        self._append(b"".join(entry.lines() for entry in entries))
+
+    def append_resend(self, idempotency_key: str, sends: int) -> None:
+        """Append a further send of an attempt, as `append` does."""
+        self._append(_resend_line(idempotency_key, sends))
+
+    def _append(self, lines: bytes) -> None:
         assert self._handle is not None, "the journal is open while the queue is driven"
         try:
-            _write(self._handle, (b"\n" if self.is_torn else b"") + b"".join(entry.lines() for entry in entries))
+            _write(self._handle, (b"\n" if self.is_torn else b"") + lines)
             _sync(self._handle)
         except OSError as error:
             self.is_torn = True  # a part of the line may be there, and the next one must not be joined to it

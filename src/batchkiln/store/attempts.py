@@ -25,7 +25,7 @@ from batchkiln.store.row_types import attempt_of, is_for, recipe_of
 from batchkiln.store.session import Row, Session
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
-from batchkiln.store.usage import count_in_days, job_credits, money_of, write_request
+from batchkiln.store.usage import count_in_days, has_budget, job_credits, money_of, write_request
 
 
 def quote_body(connection: Session, item_id: int, account_id: int) -> bytes | None:
@@ -175,7 +175,7 @@ def _is_within_budget(connection: Session, row: Row, new: NewAttempt) -> bool:
     """Return whether the cost fits cap and budgets, inside the transaction that reserves it (Law 6)."""
     if row["max_cost_credits"] is not None and new.cost_credits > row["max_cost_credits"]:
         return False
-    if row["budget_credits"] is None and row["budget_credits_per_day"] is None:
+    if not has_budget(row):
         return True
     money, cost = money_of(row, job_credits(connection, row["job_id"], new.request.days)), new.cost_credits
     is_within = money.budget is None or money.committed + cost <= money.budget

@@ -389,10 +389,10 @@ class Jobs:
         """Return the accounts that a job names, as a JSON array; empty for the profile's first account."""
         return str(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["accounts"])
 
-    def credits(self, job_name: str, day: datetime) -> JobCredits:
-        """Return a job's credits as the planner sees them on a service day."""
+    def credits(self, job_name: str, day: datetime, *, for_item: int | None = None) -> JobCredits:
+        """Return a job's credits as the planner sees them on a service day, or as it does for one of its items."""
         row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-        return money_of(row, job_credits(self._connection, row["id"], [day]))
+        return money_of(row, job_credits(self._connection, row["id"], [day], apart_from=for_item))
 
     def item_count(self, job_name: str) -> int:
         """Return how many items a job has. Raise `InputError` for an unknown job."""

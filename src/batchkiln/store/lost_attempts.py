@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 
 class _Compared(Struct, frozen=True):
-    """A comparison of journal and queue: the lost attempts, and the journal's new content if needed.
+    """A comparison of journal and queue: the lost attempts and sends, and the journal's new content if needed.
 
     `ended` names the items that have ended according to the queue, but were followed by a lost attempt.
     """
@@ -102,7 +102,7 @@ def _begin(connection: Session, journal: AttemptJournal, entries: list[JournalEn
 def _log_findings(path: Path, compared: _Compared, damaged: int, *, has_own: bool) -> None:
     if compared.lost:
         reason = (
-            "the queue is an older copy of itself: the journal beside it has attempts that it does not know. They are "
+            "the queue is an older copy of itself: the journal beside it has attempts or sends that it lacks. They are "
             "sent again under their own keys, which costs nothing again, after a minute and a poll interval in which "
             "nothing is sent: what the copy had used of its limits is lost as well"
         )
@@ -138,8 +138,9 @@ def _compare(
     horizon = max([newest, *(entry.recorded_at for entry in own)]) - _KEPT_MS
     beside = [entry for entry in others if entry.queue_uid == uid]
     words = json.dumps([entry.idempotency_key for entry in (*own, *beside)])
-    rows = connection.execute(query("journaled_attempts"), {"keys": words})
+    rows = connection.execute(query("journaled_attempts"), {"keys": words}).fetchall()
     known = {row["idempotency_key"]: row["ended_at"] for row in rows}
+    certain = {row["idempotency_key"]: row["sends"] for row in rows if row["is_certain"]}
     all_own = (*own, *beside)  # in any order: `_record_lost`
     refused = {entry.idempotency_key for entry in all_own if entry.is_refused}
     unknown = [entry for entry in all_own if entry.idempotency_key not in known]
@@ -147,6 +148,10 @@ def _compare(
         if entry.idempotency_key in refused:
             _record_refusal(connection, entry)
     lost = sum(_record_lost(connection, entry) for entry in unknown if entry.idempotency_key not in refused)
+    for entry in all_own:
+        if entry.sends > certain.get(entry.idempotency_key, entry.sends) and entry.idempotency_key not in refused:
+            sends = {"key": entry.idempotency_key, "sends": entry.sends}
+            lost += connection.execute(query("doubt_resent"), sends).rowcount
     keys, kept = set(), [entry for entry in entries if entry.queue_uid != uid]
     for entry in own:
         ended_at = known.get(entry.idempotency_key, entry.recorded_at if entry.is_refused else None)
@@ -222,9 +227,9 @@ def _recorded(connection: Session, horizon: int) -> list[JournalEntry]:
 
 
 def _entry_of(row: Row) -> JournalEntry:
-    *others, body, delivered, is_refused = row
+    *others, body, delivered, is_refused, sends = row
     urls = () if body is None else tuple(input_urls(bytes(body)))
-    return JournalEntry(*[*others, tuple(sorted(json.loads(delivered))), urls, bool(is_refused)])
+    return JournalEntry(*[*others, tuple(sorted(json.loads(delivered))), urls, bool(is_refused), sends])
 
 
 def begin_attempt(connection: Session, new: NewAttempt, *, keep_seconds: float) -> tuple[Attempt, JournalEntry] | None:

@@ -1,8 +1,8 @@
 -- name: newest_attempt -- its moment; NULL without attempts
 SELECT (SELECT recorded_at FROM attempt WHERE id = (SELECT max(id) FROM attempt)) AS recorded_at;
 
--- name: journaled_attempts -- those of these keys that the queue knows
-SELECT idempotency_key, ended_at FROM attempt WHERE idempotency_key IN (SELECT value FROM json_each(:keys));
+-- name: journaled_attempts -- those of these keys that the queue knows; of a certain one, no send created anything
+SELECT idempotency_key, ended_at, sends, state = 'sent' AND answers = sends AS is_certain FROM attempt WHERE idempotency_key IN (SELECT value FROM json_each(:keys));
 
 -- name: insert_lost -- unless it was refused, a later attempt is known, or one is lost and was begun when this one had saved nothing
 INSERT INTO lost_attempt (job, item, profile, account, number, idempotency_key, key_fingerprint, checksum,
@@ -20,6 +20,9 @@ WHERE :number > coalesce((
       AND :number NOT IN (SELECT value FROM json_each(later.delivered)))
   AND NOT EXISTS (SELECT 1 FROM lost_refusal AS r WHERE r.job = :job AND r.item = :item AND r.number = :number)
 ON CONFLICT DO NOTHING;
+
+-- name: doubt_resent -- it was sent again after the copy was made, and may have created a generation
+UPDATE attempt SET sends = :sends WHERE idempotency_key = :key AND state = 'sent' AND answers = sends AND sends < :sends;
 
 -- name: insert_refusal
 INSERT INTO lost_refusal (job, item, number) VALUES (:job, :item, :number) ON CONFLICT DO NOTHING;
@@ -52,7 +55,7 @@ SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name A
        CASE WHEN item.inputs IS NOT NULL THEN attempt.body END AS body,
        (SELECT json_group_array(number) FROM attempt AS made
         WHERE made.item_id = attempt.item_id AND made.version IS NOT NULL AND made.number < attempt.number) AS delivered,
-       attempt.state = 'refused' AS is_refused
+       attempt.state = 'refused' AS is_refused, attempt.sends
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = item.job_id
@@ -68,7 +71,7 @@ SELECT (SELECT value FROM meta WHERE key = 'queue_uid') AS queue_uid, job.name A
        CASE WHEN item.inputs IS NOT NULL THEN attempt.body END AS body,
        (SELECT json_group_array(number) FROM attempt AS made
         WHERE made.item_id = attempt.item_id AND made.version IS NOT NULL AND made.number < attempt.number) AS delivered,
-       attempt.state = 'refused' AS is_refused
+       attempt.state = 'refused' AS is_refused, attempt.sends
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = item.job_id

@@ -1,7 +1,7 @@
 """The planner's input, read in one snapshot: the unresolved attempt, the next items, and pending downloads."""
 
 import json
-from collections.abc import Sequence, Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from datetime import datetime
 
 from msgspec import Struct
@@ -27,7 +27,7 @@ from batchkiln.store.row_types import (
 from batchkiln.store.selected_items import ask_selected, selected_heads, selected_queued, selected_ready_inputs
 from batchkiln.store.session import Cursor, Row, Session
 from batchkiln.store.sql import query
-from batchkiln.store.usage import ask_job_credits, money_of, most_credits
+from batchkiln.store.usage import JobDay, ask_job_credits, has_budget, money_of, most_credits
 
 ITEMS_LOOKED_AT = 5
 """Of each class, this many items are read for images to upload: one request takes five files (Service section 4)."""
@@ -54,14 +54,17 @@ def snapshot(connection: Session, viewpoint: Viewpoint, days: Sequence[datetime]
     is_held = row is not None and row["item_state"] == ItemState.HELD
     attempt = attempt_of(row) if row is not None and not is_held else None
     wanted = _Unwanted.ask(connection, viewpoint, attempt, row["job_id"] if row else 0, days)
-    candidates = [_Class.ask(connection, viewpoint, row, days) for row in queued]
+    limited = dict.fromkeys(row["job_id"] for row in queued if has_budget(row))
+    used = {job_id: ask_job_credits(connection, job_id, days) for job_id in limited}
+    candidates = [_Class.ask(connection, viewpoint, row) for row in queued]
     not_understood = ask_misunderstood(connection, viewpoint.account_id) if holds[0]["has_misunderstood"] else ()
     downloads = connection.execute(query("downloads"), own) if holds[0]["has_downloads"] else ()
     working_jobs = {row["job_id"] for row in all_unresolved}
+    taken = {job_id: most_credits(today) for job_id, today in used.items()}
     return Snapshot(
         queue=QueueView(
             unresolved=attempt,
-            candidates=tuple(found for each in candidates if (found := each.candidate(viewpoint, working_jobs))),
+            candidates=tuple(found for each in candidates if (found := each.candidate(viewpoint, working_jobs, taken))),
             downloads=tuple(attempt_id for (attempt_id,) in downloads),
             is_unwanted=wanted is not None and wanted.is_so(viewpoint),
             is_slot_held=is_held,
@@ -153,10 +156,9 @@ class _Class(Struct, frozen=True):
     row: Row
     heads: Cursor
     ready: Cursor | None  # which of their images are uploaded; None where they have none
-    today: tuple[Cursor, ...]
 
     @classmethod
-    def ask(cls, connection: Session, viewpoint: Viewpoint, row: Row, days: Sequence[datetime]) -> "_Class":
+    def ask(cls, connection: Session, viewpoint: Viewpoint, row: Row) -> "_Class":
         """Send the queries for a row of `queued_classes`."""
         place = {"job_id": row["job_id"], "recipe_id": row["recipe_id"], "limit": ITEMS_LOOKED_AT}
         is_selected = viewpoint.scope.is_selected
@@ -168,11 +170,15 @@ class _Class(Struct, frozen=True):
                 ready = selected_ready_inputs(connection, **place, **account)
             else:
                 ready = connection.execute(query("ready_inputs_of_heads"), place | account)
-        is_limited = row["budget_credits"] is not None or row["budget_credits_per_day"] is not None
-        return cls(row, heads, ready, ask_job_credits(connection, row["job_id"], days) if is_limited else ())
+        return cls(row, heads, ready)
 
-    def candidate(self, viewpoint: Viewpoint, working_jobs: AbstractSet[int]) -> Candidate | None:
-        """Return the first item that may begin, with the facts about the items after it."""
+    def candidate(
+        self, viewpoint: Viewpoint, working_jobs: AbstractSet[int], taken: Mapping[int, JobDay]
+    ) -> Candidate | None:
+        """Return the first item that may begin, with the facts about the items after it.
+
+        `taken` has the usage of each job with a budget.
+        """
         row, heads = self.row, self.heads.fetchall()
         if not heads:
             return None
@@ -189,7 +195,7 @@ class _Class(Struct, frozen=True):
             order=order_of(row["item_order"]),
             cost=row["cost_credits"],
             cap=row["max_cost_credits"],
-            money=money_of(row, most_credits(self.today)),
+            money=money_of(row, taken.get(row["job_id"], JobDay())),
             job_is_working=row["job_id"] in working_jobs,
             is_ready=is_ready,
             missing_inputs=missing,

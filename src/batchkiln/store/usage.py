@@ -96,14 +96,22 @@ class JobDay(NamedTuple):
     that a restored copy has lost: their quotes are `lost`, and not in the two others.
     """
 
-    credits: int
-    unconfirmed: int
-    lost: int
+    credits: int = 0
+    unconfirmed: int = 0
+    lost: int = 0
 
 
-def job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> JobDay:
-    """Return a job's usage of a daily budget; if several days may be the current one, the highest."""
-    return most_credits(ask_job_credits(connection, job_id, days))
+def job_credits(connection: Session, job_id: int, days: Sequence[datetime], *, apart_from: int | None = None) -> JobDay:
+    """Return a job's usage of a daily budget; if several days may be the current one, the highest.
+
+    `apart_from` is an item whose own lost attempts do not count.
+    """
+    return most_credits(ask_job_credits(connection, job_id, days, apart_from=apart_from))
+
+
+def has_budget(row: Row) -> bool:
+    """Return whether the job of a row has a budget, in all or of a day."""
+    return row["budget_credits"] is not None or row["budget_credits_per_day"] is not None
 
 
 def money_of(row: Row, taken: JobDay) -> JobCredits:
@@ -119,15 +127,17 @@ def money_of(row: Row, taken: JobDay) -> JobCredits:
     )
 
 
-def ask_job_credits(connection: Session, job_id: int, days: Sequence[datetime]) -> tuple[Cursor, ...]:
+def ask_job_credits(
+    connection: Session, job_id: int, days: Sequence[datetime], *, apart_from: int | None = None
+) -> tuple[Cursor, ...]:
     """Start the queries of `job_credits` without waiting for the results."""
-    params_of_days = ({"job_id": job_id, "day": to_milliseconds(day)} for day in days)
+    params_of_days = ({"job_id": job_id, "day": to_milliseconds(day), "item_id": apart_from} for day in days)
     return tuple(connection.execute(query("job_credits"), params) for params in params_of_days)
 
 
 def most_credits(cursors: Sequence[Cursor]) -> JobDay:
     """Return the highest usage among the results of `ask_job_credits`."""
-    return max((JobDay(*cursor.fetchone()) for cursor in cursors), default=JobDay(0, 0, 0))
+    return max((JobDay(*cursor.fetchone()) for cursor in cursors), default=JobDay())
 
 
 def give_back_credits(connection: Session, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:

@@ -56,8 +56,8 @@ SELECT
     coalesce((SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day), 0)
         + coalesce(sum(quote_credits) FILTER (WHERE day_start_at <> :day), 0) AS credits,
     coalesce(sum(quote_credits), 0) AS unconfirmed,
-    (SELECT coalesce(sum(lost.quote_credits), 0) FROM lost_item AS lost
-     WHERE lost.state = 'queued' AND lost.job = (SELECT name FROM job WHERE id = :job_id)) AS lost
+    (SELECT coalesce(sum(quote_credits), 0) FROM lost_item
+     WHERE job = (SELECT name FROM job WHERE id = :job_id) AND item_id IS NOT CAST(:item_id AS INTEGER)) AS lost
 FROM attempt
 WHERE state IN ('sent', 'active')  -- the condition of the partial index
     AND generation_status IS NULL AND job_id = :job_id;

@@ -247,10 +247,18 @@ class WorkerStore:
         """Count a resend before it is sent; return None if the stored attempt is damaged, and is now held."""
         counted = None
         try:
-            counted = await self._database.write(attempts.resend, attempt_id, request, keep_seconds=self._keep)
+            counted = await self._database.write_and_then(
+                self._journal_resent, attempts.resend, attempt_id, request, keep_seconds=self._keep
+            )
         finally:
             self.changes.announce(Change.PROGRESSED if counted else Change.ENDED, request.account_id)
         return counted
+
+    def _journal_resent(self, _: Session, counted: list[Attempt | None]) -> None:
+        """Append sends that were committed together to the journal, in the connection's thread."""
+        for attempt in counted:
+            if self._journal is not None and attempt is not None:
+                self._journal.append_resend(attempt.idempotency_key, attempt.sends)
 
     async def commit(
         self,

@@ -48,6 +48,22 @@ def test_versions_and_images_come_back_beside_lines_of_earlier_programs(tmp_path
     assert len(ENTRY.lines()) < len(replace(ENTRY, delivered=(1,)).lines()) < len(replace(clip, delivered=(1,)).lines())
 
 
+def test_further_sends_and_refusals_come_back(tmp_path: Path) -> None:
+    """Each has a short line of its own; a journal that is written anew has that of the last send."""
+    journal = AttemptJournal(tmp_path / "queue.db")
+    journal.begin(None)
+    journal.append(ENTRY, replace(OTHER, sends=3, is_refused=True))
+    journal.append_resend("bk-1", 2)
+    journal.append_resend("bk-1", 3)
+    journal.append_resend("of another journal", 2)
+    expected = [replace(ENTRY, sends=3), replace(OTHER, sends=3, is_refused=True)]
+    found = [journal.read()]
+    journal.begin(expected)
+    journal.close()
+
+    assert [*found, journal.read()] == [(expected, 0)] * 2
+
+
 @pytest.mark.parametrize("more", [[["1"]], [[1], [2]], [[1], ["a"], []], [[True]]])
 def test_line_of_unknown_values_is_skipped(tmp_path: Path, more: list[object]) -> None:
     """Its checksum fits, as that of a later program's line may."""

@@ -14,18 +14,21 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from batchkiln.api.reading import read_item_report
+from batchkiln.config import Config, Profile
 from batchkiln.core.errors import LeaseLost, QueueBusy
 from batchkiln.core.job import SourceRef
 from batchkiln.core.outcomes import FACTS, Fact
 from batchkiln.core.queue_changes import Facts
 from batchkiln.core.rate_limits import RequestKind, RequestNote
-from batchkiln.core.responses import ErrorInfo, GenerationStatus, RefusalKind, Refused
+from batchkiln.core.responses import ErrorInfo, GenerationStatus, RefusalKind, Refused, Throttled
 from batchkiln.core.states import ItemState
 from batchkiln.store import attempt_journal
-from batchkiln.store.lost_attempts import _compare
+from batchkiln.store.lost_attempts import _compare, open_journal
 from batchkiln.store.meta import write_meta
 from batchkiln.store.operations import cancel, pause, preview_cancel, redo, retry, unpause
 from batchkiln.store.planner_snapshot import snapshot
+from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, _set_aside, resolve
 from batchkiln.store.session import Session
 from support.builders import NO
@@ -661,3 +664,86 @@ async def test_a_run_ends_where_only_a_lost_attempt_of_another_account_may_make_
 
     assert world.states() == {"queued": 2}
     assert world.service.charged == 10
+
+
+@pytest.mark.parametrize("accounts", [("main",), ("main", "second")])
+@pytest.mark.parametrize("state", [ItemState.QUEUED, ItemState.ACTIVE])
+async def test_budget_keeps_room_for_each_lost_version(
+    world: World, accounts: tuple[str, ...], state: ItemState
+) -> None:
+    """Law 6: also while an earlier version of the item is under way or downloaded again."""
+    world.accounts = accounts
+    (fox,) = world.enqueue("fox", accounts=("main",))
+    if state is ItemState.ACTIVE:
+        await world.run_until(fox, state)
+    copy = copied(world)
+    world.restart()
+    await world.run()
+    redo(world.connection, "job", ("fox",), world.now_ms)
+    await world.run()
+    restored(world, copy)
+    world.enqueue("fox", "later", "later-2", accounts=accounts, budget_credits=30)
+
+    await world.run()
+
+    assert world.service.charged == 30
+    assert world.attempts(fox) == ["succeeded", "succeeded"]
+
+
+async def test_budget_keeps_room_for_a_version_behind_a_held_one(world: World) -> None:
+    """Law 6: the API key of both is gone."""
+    world.enqueue("fox", accounts=("second",))
+    copy = copied(world)
+    await world.run()
+    redo(world.connection, "job", ("fox",), world.now_ms)
+    await world.run()
+    restored(world, copy)
+    world.keys["second"] = ()
+    world.enqueue("fox", "later", "later-2", accounts=("main", "second"), budget_credits=30)
+
+    await world.run()
+
+    assert world.service.charged == 30
+    assert world.states() == {"held": 1, "done": 1, "queued": 1}
+
+
+async def test_attempt_that_was_paid_after_the_copy_is_never_given_up(world: World) -> None:
+    """Law 2: in the copy, its one send was answered and created nothing; a pause would free the item."""
+    copies: list[Path] = []
+
+    def throttle(kind: str, _account: str) -> object:
+        return Throttled(timedelta(seconds=30), NO) if kind == "create" and not copies else None
+
+    def look() -> None:
+        if not copies and world.rows("SELECT 1 FROM attempt WHERE state = 'sent' AND answers = sends"):
+            copies.append(copied(world))
+
+    world.service.rule = throttle
+    (item,) = world.enqueue("fox", accounts=("main",))
+    await world.run_watched(look)
+    restored(world, copies[0])
+    world.write(pause, "job", now=world.now_ms)
+
+    await world.run()
+    world.write(unpause, "job", now=world.now_ms)
+    await world.run()
+
+    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["succeeded"])
+    assert world.service.charged == 10
+
+
+async def test_lost_item_does_not_wait_for_its_own_quote(world: World) -> None:
+    """It is sent at once by the next run, and `show` must not tell a person to raise the budget."""
+    world.enqueue("owl", accounts=("main",), budget_credits=20)
+    await world.run()
+    world.enqueue("owl", "fox", accounts=("main",), budget_credits=20)
+    copy = copied(world)
+    await world.run()
+    restored(world, copy)
+    await open_journal(world.database, world.journal, world.now_ms)
+
+    report = read_item_report(
+        Reader(world.connection), Config({"test": Profile("test")}, "test"), "job", "fox", world.clock.instant
+    )
+
+    assert "budget" not in report.explanation.situation + report.explanation.next
