@@ -517,8 +517,8 @@ BUGS: Final = (
     Bug(
         "a further send is not in the journal",
         "store/worker_store.py",
-        "                self._journal.append_resend(attempt.idempotency_key, attempt.sends)\n",
-        "                pass\n",
+        "                self._journal_resent, attempts.resend, attempt_id",
+        "                lambda *_: None, attempts.resend, attempt_id",
         caught_by="tests/unit/worker/test_lost_attempts.py",  # the copy must be of the seconds before it
     ),
     Bug(

@@ -11,8 +11,8 @@ An attempt is committed to the queue first, then appended here, then sent. A cra
 line and nothing sent, and the next start adds the line before anything is sent (`complete`). In the other order, a
 crash would leave a line without a row. That looks like a restored copy, and would delay every account by a minute.
 
-Each further send adds a short line before it. A restored copy may know an attempt as answered without a result, and not
-that it was sent again and paid: it would give it up for a new one.
+Before each further send, its line is added once more, with one for the number of sends. A restored copy may know an
+attempt as answered without a result, and not that it was sent again and paid: it would give it up for a new one.
 
 A refused attempt gets a line of its own after its outcome was committed. A restored copy that does not know the attempt
 never uses its number again, so that each key belongs to one attempt: otherwise one copy could record the refusal of a
@@ -70,18 +70,13 @@ class JournalEntry(Struct, frozen=True):
         *others, delivered, urls = _VALUES(self)
         more = [list(delivered), list(urls)] if urls else [list(delivered)] if delivered else []
         line = _line([*others, *more])
-        line += _resend_line(self.idempotency_key, self.sends) if self.sends > 1 else b""
+        line += _line([self.idempotency_key, self.sends]) if self.sends > 1 else b""
         return line + _line([self.idempotency_key]) if self.is_refused else line
 
 
 _FIELDS: Final = JournalEntry.__struct_fields__[:-2]
 _VALUES: Final = attrgetter(*_FIELDS)
 _TYPES: Final = [field.type for field in fields(JournalEntry)][:-4]
-
-
-def _resend_line(idempotency_key: str, sends: int) -> bytes:
-    """Return the line of a further send of an attempt, with this one the `sends`-th."""
-    return _line([idempotency_key, sends])
 
 
 def _line(values: Sequence[object]) -> bytes:
@@ -202,16 +197,9 @@ class AttemptJournal:
 
     def append(self, *entries: JournalEntry) -> None:
         """Append entries and flush them to the disk. Raise `QueueBusy` if the disk fails."""
-        self._append(b"".join(entry.lines() for entry in entries))
-
-    def append_resend(self, idempotency_key: str, sends: int) -> None:
-        """Append a further send of an attempt, as `append` does."""
-        self._append(_resend_line(idempotency_key, sends))
-
-    def _append(self, lines: bytes) -> None:
         assert self._handle is not None, "the journal is open while the queue is driven"
         try:
-            _write(self._handle, (b"\n" if self.is_torn else b"") + lines)
+            _write(self._handle, (b"\n" if self.is_torn else b"") + b"".join(entry.lines() for entry in entries))
             _sync(self._handle)
         except OSError as error:
             self.is_torn = True  # a part of the line may be there, and the next one must not be joined to it

@@ -254,11 +254,11 @@ class WorkerStore:
             self.changes.announce(Change.PROGRESSED if counted else Change.ENDED, request.account_id)
         return counted
 
-    def _journal_resent(self, _: Session, counted: list[Attempt | None]) -> None:
-        """Append sends that were committed together to the journal, in the connection's thread."""
+    def _journal_resent(self, session: Session, counted: list[Attempt | None]) -> None:
+        """Append attempts that are about to be sent again to the journal; another machine may have begun them."""
         for attempt in counted:
             if self._journal is not None and attempt is not None:
-                self._journal.append_resend(attempt.idempotency_key, attempt.sends)
+                self._journal.append(in_snapshot(session, lost_attempts.journal_entry, (attempt.id,), {}))
 
     async def commit(
         self,

@@ -49,19 +49,10 @@ def test_versions_and_images_come_back_beside_lines_of_earlier_programs(tmp_path
 
 
 def test_further_sends_and_refusals_come_back(tmp_path: Path) -> None:
-    """Each has a short line of its own; a journal that is written anew has that of the last send."""
-    journal = AttemptJournal(tmp_path / "queue.db")
-    journal.begin(None)
-    journal.append(ENTRY, replace(OTHER, sends=3, is_refused=True))
-    journal.append_resend("bk-1", 2)
-    journal.append_resend("bk-1", 3)
-    journal.append_resend("of another journal", 2)
-    expected = [replace(ENTRY, sends=3), replace(OTHER, sends=3, is_refused=True)]
-    found = [journal.read()]
-    journal.begin(expected)
-    journal.close()
+    """Each has a line of its own, and the last one counts."""
+    again, refused = replace(ENTRY, sends=3), replace(OTHER, sends=3, is_refused=True)
 
-    assert [*found, journal.read()] == [(expected, 0)] * 2
+    assert written(tmp_path, ENTRY, replace(ENTRY, sends=2), again, refused).read() == ([again, refused], 0)
 
 
 @pytest.mark.parametrize("more", [[["1"]], [[1], [2]], [[1], ["a"], []], [[True]]])
