@@ -138,11 +138,12 @@ class AttemptJournal:
         entries: dict[str, JournalEntry] = {}
         for entry in found:
             if isinstance(entry, JournalEntry):
-                entries[entry.idempotency_key] = entry
+                entries.setdefault(entry.idempotency_key, entry)
             elif entry is not None and entry[0] in entries:
                 key, sends = entry
                 known = entries[key]
-                entries[key] = replace(known, is_refused=True) if sends is None else replace(known, sends=sends)
+                more = {"is_refused": True} if sends is None else {"sends": max(sends, known.sends)}
+                entries[key] = replace(known, **more)
         return list(entries.values()), found.count(None)
 
     def _content(self) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from batchkiln.core.job import Attempt
 from batchkiln.core.polling import RETENTION
@@ -140,7 +141,8 @@ def _compare(
     words = json.dumps([entry.idempotency_key for entry in (*own, *beside)])
     rows = connection.execute(query("journaled_attempts"), {"keys": words}).fetchall()
     known = {row["idempotency_key"]: row["ended_at"] for row in rows}
-    certain = {row["idempotency_key"]: row["sends"] for row in rows if row["is_certain"]}
+    counted = {row["idempotency_key"]: row["sends"] for row in rows}
+    certain = {row["idempotency_key"] for row in rows if row["is_certain"]}
     all_own = (*own, *beside)  # in any order: `_record_lost`
     refused = {entry.idempotency_key for entry in all_own if entry.is_refused}
     unknown = [entry for entry in all_own if entry.idempotency_key not in known]
@@ -148,15 +150,16 @@ def _compare(
         if entry.idempotency_key in refused:
             _record_refusal(connection, entry)
     lost = sum(_record_lost(connection, entry) for entry in unknown if entry.idempotency_key not in refused)
-    for entry in all_own:
-        if entry.sends > certain.get(entry.idempotency_key, entry.sends) and entry.idempotency_key not in refused:
-            sends = {"key": entry.idempotency_key, "sends": entry.sends}
-            lost += connection.execute(query("doubt_resent"), sends).rowcount
-    keys, kept = set(), [entry for entry in entries if entry.queue_uid != uid]
+    for key in certain - refused:
+        sends = {"key": key, "sends": max(entry.sends for entry in all_own if entry.idempotency_key == key)}
+        lost += connection.execute(query("doubt_resent"), sends).rowcount
+    keys, kept, is_behind = set(), [entry for entry in entries if entry.queue_uid != uid], False
     for entry in own:
         ended_at = known.get(entry.idempotency_key, entry.recorded_at if entry.is_refused else None)
         if ended_at is None or ended_at >= horizon:
-            kept.append(entry)
+            sends = max(entry.sends, counted.get(entry.idempotency_key, 1))  # another machine may have sent it again
+            is_behind |= sends > entry.sends
+            kept.append(replace(entry, sends=sends))
             keys.add(entry.idempotency_key)
     _end_outlived(connection, refused, now)
     ended = queue_lost(connection, now)
@@ -165,7 +168,7 @@ def _compare(
         write_meta(connection, _FOUND_AT, str(now))
     if machine is not None:
         known_journals.compared(connection, machine, now, has_lost=lost > 0)
-    is_changed = bool(missing) or len(kept) < len(entries)
+    is_changed = bool(missing) or is_behind or len(kept) < len(entries)
     return _Compared(lost, ended, len(entries) - len(own), [*kept, *missing] if is_changed else None)
 
 

@@ -256,9 +256,9 @@ class WorkerStore:
 
     def _journal_resent(self, session: Session, counted: list[Attempt | None]) -> None:
         """Append attempts that are about to be sent again to the journal; another machine may have begun them."""
-        for attempt in counted:
-            if self._journal is not None and attempt is not None:
-                self._journal.append(in_snapshot(session, lost_attempts.journal_entry, (attempt.id,), {}))
+        sent = [attempt.id for attempt in counted if attempt is not None]
+        if self._journal is not None and sent:
+            self._journal.append(*(in_snapshot(session, lost_attempts.journal_entry, (each,), {}) for each in sent))
 
     async def commit(
         self,

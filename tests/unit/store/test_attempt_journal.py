@@ -49,10 +49,12 @@ def test_versions_and_images_come_back_beside_lines_of_earlier_programs(tmp_path
 
 
 def test_further_sends_and_refusals_come_back(tmp_path: Path) -> None:
-    """Each has a line of its own, and the last one counts."""
-    again, refused = replace(ENTRY, sends=3), replace(OTHER, sends=3, is_refused=True)
+    """Each has a line of its own. What was known stays known where an entry is added once more, and its end is torn."""
+    again, refused = replace(ENTRY, sends=3), replace(OTHER, sends=2, is_refused=True)
 
-    assert written(tmp_path, ENTRY, replace(ENTRY, sends=2), again, refused).read() == ([again, refused], 0)
+    journal = written(tmp_path, ENTRY, replace(ENTRY, sends=2), again, refused, ENTRY, OTHER)
+
+    assert journal.read() == ([again, refused], 0)
 
 
 @pytest.mark.parametrize("more", [[["1"]], [[1], [2]], [[1], ["a"], []], [[True]]])

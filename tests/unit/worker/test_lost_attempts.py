@@ -707,8 +707,8 @@ async def test_budget_keeps_room_for_a_version_behind_a_held_one(world: World) -
     assert world.states() == {"held": 1, "done": 1, "queued": 1}
 
 
-async def test_attempt_that_was_paid_after_the_copy_is_never_given_up(world: World) -> None:
-    """Law 2: in the copy, its one send was answered and created nothing; a pause would free the item."""
+async def _copy_of_a_throttled_attempt(world: World, item: str) -> Path:
+    """Return a copy in which the one send of an attempt was answered and created nothing; the run ends there."""
     copies: list[Path] = []
 
     def throttle(kind: str, _account: str) -> object:
@@ -717,18 +717,49 @@ async def test_attempt_that_was_paid_after_the_copy_is_never_given_up(world: Wor
     def look() -> None:
         if not copies and world.rows("SELECT 1 FROM attempt WHERE state = 'sent' AND answers = sends"):
             copies.append(copied(world))
+            world.control.stop()
 
     world.service.rule = throttle
-    (item,) = world.enqueue("fox", accounts=("main",))
+    world.enqueue(item, accounts=("main",))
     await world.run_watched(look)
-    restored(world, copies[0])
-    world.write(pause, "job", now=world.now_ms)
+    return copies[0]
 
+
+async def _run_after_a_pause(world: World) -> None:
+    """Run a paused job, which frees the items of attempts that have created nothing, and continue it."""
+    world.write(pause, "job", now=world.now_ms)
     await world.run()
     world.write(unpause, "job", now=world.now_ms)
     await world.run()
 
-    assert (world.state(item), world.attempts(item)) == (ItemState.DONE, ["succeeded"])
+
+async def test_attempt_that_was_paid_after_the_copy_is_never_given_up(world: World) -> None:
+    """Law 2: the journal knows that it was sent again."""
+    copy = await _copy_of_a_throttled_attempt(world, "fox")
+    world.restart()
+    await world.run()
+    restored(world, copy)
+
+    await _run_after_a_pause(world)
+
+    assert (world.state("fox"), world.attempts("fox")) == (ItemState.DONE, ["succeeded"])
+    assert world.service.charged == 10
+
+
+async def test_attempt_that_another_machine_sent_again_is_never_given_up(world: World) -> None:
+    """Law 2: a start adds to this machine's journal what the queue knows of the other one, which is gone since."""
+    copy = await _copy_of_a_throttled_attempt(world, "fox")
+    before = world.journal.path.read_bytes()
+    world.restart()
+    await world.run()
+    world.journal.path.write_bytes(before)
+    world.restart()
+    await world.run()
+    restored(world, copy)
+
+    await _run_after_a_pause(world)
+
+    assert (world.state("fox"), world.attempts("fox")) == (ItemState.DONE, ["succeeded"])
     assert world.service.charged == 10
 
 
