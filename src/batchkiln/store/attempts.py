@@ -102,6 +102,7 @@ def _insert_attempt(connection: Session, row: Row, new: NewAttempt, urls: list[s
         "checksum": attempt_checksum(identity),
         "quote_credits": new.cost_credits,
         "day": to_milliseconds(new.request.days[-1]),
+        "sends": 1,
         "now": to_milliseconds(new.request.at),
     }
     return insert_attempt(connection, fields)
@@ -123,7 +124,7 @@ def insert_attempt(connection: Session, fields: Mapping[str, Any]) -> Attempt | 
         key_fingerprint=fields["key_fingerprint"],
         body=fields["body"],
         quote_credits=fields["quote_credits"],
-        sends=1,
+        sends=fields["sends"],
         contact_at=from_milliseconds(fields["now"]),
     )
 

@@ -2,7 +2,7 @@
 INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key, key_fingerprint, body,
                      checksum, quote_credits, day_start_at, sends, recorded_at)
 VALUES (:item_id, :job_id, :account_id, :number, 'sent', :is_video, :idempotency_key, :key_fingerprint, :body,
-        :checksum, :quote_credits, :day, 1, :now)
+        :checksum, :quote_credits, :day, :sends, :now)
 ON CONFLICT (account_id) WHERE state IN ('sent', 'active') DO NOTHING
 RETURNING id;
 

@@ -150,9 +150,10 @@ def _compare(
         if entry.idempotency_key in refused:
             _record_refusal(connection, entry)
     lost = sum(_record_lost(connection, entry) for entry in unknown if entry.idempotency_key not in refused)
-    for key in certain - refused:
-        sends = {"key": key, "sends": max(entry.sends for entry in all_own if entry.idempotency_key == key)}
-        lost += connection.execute(query("doubt_resent"), sends).rowcount
+    for entry in all_own:
+        key = entry.idempotency_key
+        if entry.sends > counted.get(key, 1) and key not in refused:
+            lost += _count_sends(connection, entry) and key in certain
     keys, kept, is_behind = set(), [entry for entry in entries if entry.queue_uid != uid], False
     for entry in own:
         ended_at = known.get(entry.idempotency_key, entry.recorded_at if entry.is_refused else None)
@@ -182,6 +183,16 @@ def _record_lost(connection: Session, entry: JournalEntry) -> bool:
     columns = _columns(entry)
     connection.execute(query("forget_followed"), columns)
     return connection.execute(query("insert_lost"), columns).rowcount == 1
+
+
+def _count_sends(connection: Session, entry: JournalEntry) -> bool:
+    """Count the sends of an attempt that the queue has lost; return whether it is unresolved, and now in doubt.
+
+    What is sent again later counts on, so that no other copy has a send of the same number.
+    """
+    sends = {"key": entry.idempotency_key, "sends": entry.sends}
+    connection.execute(query("count_sends_of_lost"), sends)
+    return connection.execute(query("count_lost_sends"), sends).rowcount == 1
 
 
 def _record_refusal(connection: Session, entry: JournalEntry) -> None:
@@ -220,6 +231,7 @@ def _columns(entry: JournalEntry) -> dict[str, str | int]:
         "recorded_at": entry.recorded_at,
         "delivered": json.dumps(entry.delivered),
         "input_urls": json.dumps(entry.input_urls),
+        "sends": entry.sends,
     }
 
 
@@ -298,6 +310,7 @@ def recover_attempt(connection: Session, wanted: LostAttempt) -> Attempt | None:
         "number": number,
         "quote_credits": cost,
         "day": to_milliseconds(day),
+        "sends": lost["sends"],
         "now": lost["recorded_at"],
     }
     attempt = insert_attempt(connection, fields)

@@ -6,9 +6,9 @@ SELECT idempotency_key, ended_at, sends, state = 'sent' AND answers = sends AS i
 
 -- name: insert_lost -- unless it was refused, a later attempt is known, or one is lost and was begun when this one had saved nothing
 INSERT INTO lost_attempt (job, item, profile, account, number, idempotency_key, key_fingerprint, checksum,
-                          quote_credits, recorded_at, delivered, input_urls)
+                          quote_credits, recorded_at, delivered, input_urls, sends)
 SELECT :job, :item, :profile, :account, :number, :key, :key_fingerprint, :checksum, :quote_credits, :recorded_at,
-       :delivered, :input_urls
+       :delivered, :input_urls, :sends
 WHERE :number > coalesce((
     SELECT max(attempt.number) FROM attempt
     JOIN item ON item.id = attempt.item_id
@@ -21,8 +21,11 @@ WHERE :number > coalesce((
   AND NOT EXISTS (SELECT 1 FROM lost_refusal AS r WHERE r.job = :job AND r.item = :item AND r.number = :number)
 ON CONFLICT DO NOTHING;
 
--- name: doubt_resent -- it was sent again after the copy was made, and may have created a generation
-UPDATE attempt SET sends = :sends WHERE idempotency_key = :key AND state = 'sent' AND answers = sends AND sends < :sends;
+-- name: count_lost_sends -- of an attempt that was sent again after the copy was made, and is now in doubt
+UPDATE attempt SET sends = :sends WHERE idempotency_key = :key AND state = 'sent' AND sends < :sends;
+
+-- name: count_sends_of_lost -- another machine's journal may know of more
+UPDATE lost_attempt SET sends = :sends WHERE idempotency_key = :key AND sends < :sends;
 
 -- name: insert_refusal
 INSERT INTO lost_refusal (job, item, number) VALUES (:job, :item, :number) ON CONFLICT DO NOTHING;

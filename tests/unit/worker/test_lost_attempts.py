@@ -707,15 +707,15 @@ async def test_budget_keeps_room_for_a_version_behind_a_held_one(world: World) -
     assert world.states() == {"held": 1, "done": 1, "queued": 1}
 
 
-async def _copy_of_a_throttled_attempt(world: World, item: str) -> Path:
-    """Return a copy in which the one send of an attempt was answered and created nothing; the run ends there."""
+async def _copy_of_a_throttled_attempt(world: World, item: str, *, sends: int = 1) -> Path:
+    """Return a copy in which each send of an attempt was answered and created nothing; the run ends there."""
     copies: list[Path] = []
 
     def throttle(kind: str, _account: str) -> object:
         return Throttled(timedelta(seconds=30), NO) if kind == "create" and not copies else None
 
     def look() -> None:
-        if not copies and world.rows("SELECT 1 FROM attempt WHERE state = 'sent' AND answers = sends"):
+        if not copies and world.rows("SELECT 1 FROM attempt WHERE state = 'sent' AND answers = ?", sends):
             copies.append(copied(world))
             world.control.stop()
 
@@ -756,6 +756,21 @@ async def test_attempt_that_another_machine_sent_again_is_never_given_up(world: 
     world.restart()
     await world.run()
     restored(world, copy)
+
+    await _run_after_a_pause(world)
+
+    assert (world.state("fox"), world.attempts("fox")) == (ItemState.DONE, ["succeeded"])
+    assert world.service.charged == 10
+
+
+async def test_attempt_that_was_paid_after_another_restore_is_never_given_up(world: World) -> None:
+    """Law 2: the restored queue counts sends on, so that the later copy does not take the paid one for its own last."""
+    early = copied(world, "early")
+    late = await _copy_of_a_throttled_attempt(world, "fox", sends=2)
+    restored(world, early)
+    world.enqueue("fox", accounts=("main",))
+    await world.run()
+    restored(world, late)
 
     await _run_after_a_pause(world)
 
