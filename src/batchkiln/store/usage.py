@@ -131,7 +131,7 @@ def ask_job_credits(
     connection: Session, job_id: int, days: Sequence[datetime], *, apart_from: int | None = None
 ) -> tuple[Cursor, ...]:
     """Start the queries of `job_credits` without waiting for the results."""
-    params_of_days = ({"job_id": job_id, "day": to_milliseconds(day), "item_id": apart_from} for day in days)
+    params_of_days = ({"job_id": job_id, "day": to_milliseconds(day), "apart_from": apart_from} for day in days)
     return tuple(connection.execute(query("job_credits"), params) for params in params_of_days)
 
 

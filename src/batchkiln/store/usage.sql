@@ -57,7 +57,7 @@ SELECT
         + coalesce(sum(quote_credits) FILTER (WHERE day_start_at <> :day), 0) AS credits,
     coalesce(sum(quote_credits), 0) AS unconfirmed,
     (SELECT coalesce(sum(quote_credits), 0) FROM lost_item
-     WHERE job = (SELECT name FROM job WHERE id = :job_id) AND item_id IS NOT CAST(:item_id AS INTEGER)) AS lost
+     WHERE job = (SELECT name FROM job WHERE id = :job_id) AND item_id IS NOT CAST(:apart_from AS INTEGER)) AS lost
 FROM attempt
 WHERE state IN ('sent', 'active')  -- the condition of the partial index
     AND generation_status IS NULL AND job_id = :job_id;
