@@ -247,6 +247,7 @@ class Guide:
                     page.goto(link)
                     page.get_by_role("link", name="birds", exact=True).first.click()
                     page.get_by_role("link", name="Review…").click()
+                    page.wait_for_url("**/review*")  # a click does not wait: the job's page has a heading, too
                     while (heading := heading_of(page)) != "Review":
                         decided += 1
                         press(page, choices[heading])

@@ -28,6 +28,7 @@ Blow = Literal[
     "lose",  # the connection to the database
     "sever",  # no byte to or from the service for a while
     "fill",  # the disk of its outputs
+    "fill journal",  # the disk of its journal of attempts
 ]
 When = Literal["now", "before commit", "after commit", "before send"]
 
@@ -131,7 +132,7 @@ def draw_fleet(seed: int) -> FleetPlan:
     return FleetPlan(
         world=world,
         machines=machines,
-        misadventures=tuple(_misadventures(chance, workers, busy)),
+        misadventures=(*_misadventures(chance, workers, busy), *_full_journals(seed, workers, busy)),
         database_error=chance.choice((0.0, 180.0, -180.0)),
         weather=chance.choice((0.0, 0.0, 0.003, 0.01)),
         has_room=not is_crowded,
@@ -157,6 +158,15 @@ def _with_choices(seed: int, manifests: dict[str, str]) -> dict[str, str]:
         return manifests
     texts = {name.removesuffix(".yaml"): text for name, text in manifests.items()}
     return {f"{job}.yaml": text for job, text in with_choices(chance, texts, (1, 2, 3)).items()}
+
+
+def _full_journals(seed: int, workers: int, busy: float) -> Iterator[Misadventure]:
+    """Fill the disk of a journal in a fifth of the fleets, apart from all else."""
+    chance = random.Random(f"fleet journals {seed}")
+    if chance.random() < 0.2:
+        yield Misadventure(
+            chance.uniform(0, busy), chance.randrange(workers), "fill journal", seconds=chance.uniform(30, 200)
+        )
 
 
 def _store_objects(seed: int, world: Plan) -> None:

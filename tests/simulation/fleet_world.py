@@ -19,19 +19,21 @@ from io import BytesIO
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from unittest import mock
 
 import aiohttp
 
 from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.apply_manifests import apply_manifests
-from batchkiln.api.fleet_engine import FleetEngine, open_fleet_engine
+from batchkiln.api.fleet_engine import LONGEST_DISK_PAUSE_SECONDS, FleetEngine, open_fleet_engine
 from batchkiln.config import load_config
-from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueConnectionLost
+from batchkiln.core.errors import InputError, JournalNotWritable, OutputDirNotWritable, QueueConnectionLost
 from batchkiln.core.lease_types import LEASE_SECONDS, Egress, WorkerIdentity
 from batchkiln.core.rate_limits import Limits
+from batchkiln.disk_sync import sync_file
 from batchkiln.rehearsal.network import MemoryNetwork, NetworkFault
 from batchkiln.rehearsal.nodes import as_node, node_of
-from batchkiln.store import Store
+from batchkiln.store import Store, attempt_journal
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.known_journals import await_all
 from batchkiln.store.session import Session
@@ -249,6 +251,7 @@ class FleetWorld:
         self.counts = Counter[str]()
         self.takeovers: list[float] = []
         self.full_until: defaultdict[int, float] = defaultdict(float)
+        self.journal_full_until: defaultdict[int, float] = defaultdict(float)
         self.storage = StorageFaults(plan.world, self.loop.time)
         self.points = 0
         self.counts_points: Callable[[], bool] = lambda: False
@@ -266,7 +269,8 @@ class FleetWorld:
     def play(self) -> None:
         """Run the queue to its end, through everything that is to happen."""
         self.program_folder.mkdir(parents=True)
-        with _quiet(self.loop), inline_aiosqlite(self.pass_by):
+        journal = mock.patch.object(attempt_journal, "_sync", self._sync_journal)
+        with _quiet(self.loop), inline_aiosqlite(self.pass_by), journal:
             self.loop.network.on_write = self.pass_by
             self.loop.network.on_bytes += [self.watch.see, self._see]
             self.loop.run_until_complete(self._history())
@@ -291,6 +295,12 @@ class FleetWorld:
             self._strike(node, when.get(name))
         if not is_current or self.loop.is_dead(node_of(None)):
             raise DiedError(name)
+
+    def _sync_journal(self, handle: int) -> None:
+        number = worker_of(node_of(None))
+        if number is not None and self.loop.time() < self.journal_full_until[number]:
+            raise error_of("full", "fsync")
+        sync_file(handle)
 
     def _on_step(self, name: str) -> None:
         number = worker_of(name)
@@ -333,8 +343,9 @@ class FleetWorld:
                     node.link.cut = blow.when
             case "sever":
                 self.weather.severed_until[node.number] = self.loop.time() + blow.seconds
-            case "fill":
-                self.full_until[node.number] = self.loop.time() + blow.seconds
+            case "fill" | "fill journal":
+                full_until = self.full_until if blow.blow == "fill" else self.journal_full_until
+                full_until[node.number] = self.loop.time() + blow.seconds
 
     def _thaw(self, node: Node, name: str, clock_step: float) -> None:
         """Let a worker go on; its wall clock may have stood still as well."""
@@ -355,6 +366,11 @@ class FleetWorld:
             sql = "SELECT account_id FROM account_lease WHERE worker = ? AND expires_at > ?"
             return {row[0] for row in connection.execute(sql, (node.identity.name, self.database_now()))}
 
+    def _lately_full(self, node: Node) -> bool:
+        """Return whether a disk of a worker was full, and the worker may pause still."""
+        times = (self.full_until[node.number], self.journal_full_until[node.number])
+        return any(until and self.loop.time() <= until + LONGEST_DISK_PAUSE_SECONDS + 10 for until in times)
+
     async def _watch_takeover(self, dead: Node, driven: set[int]) -> None:
         """Measure how long the accounts of a killed worker are driven by nobody, while another may drive them."""
         name, killed_at = dead.identity.name, self.loop.time()
@@ -371,7 +387,7 @@ class FleetWorld:
                 and not node.link.is_away
                 and node.machine.egress != dead.machine.egress
                 and {keys[account_id] for account_id in driven} <= set(node.machine.accounts)
-                and (not self.full_until[node.number] or self.loop.time() > self.full_until[node.number] + 70)
+                and not self._lately_full(node)
             ]
             if not able or self.loop.time() - killed_at > WATCHED_SECONDS:
                 return
@@ -555,6 +571,8 @@ class FleetWorld:
             return  # while it begins or ends
         if self.storage.has_failed and isinstance(error, InputError | OutputDirNotWritable):
             return  # its service manager starts it again
+        if isinstance(error, JournalNotWritable) and self.loop.time() < self.journal_full_until[node.number]:
+            return  # as it began; as above
         if error is not None:
             self.violations.append(f"{node.name} ended with {type(error).__name__}: {error}")
         else:

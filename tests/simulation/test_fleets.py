@@ -68,6 +68,15 @@ def test_accounts_of_a_killed_worker_are_driven_again_within_a_lease_and_a_secon
     assert max(outcome.takeovers) <= TAKEOVER_SECONDS
 
 
+def test_machine_whose_journal_is_full_tries_less_and_less_often() -> None:
+    """Law 1: an attempt without a line is not sent, but its create is counted at each try; another machine makes it."""
+    with silence():
+        outcome = play_fleet(two(Misadventure(40.0, 0, "fill journal", seconds=600.0)))
+
+    assert outcome.violations == ()
+    assert 1 <= outcome.counts["JournalNotWritable"] <= 6  # of the 10 minutes, where 40 tries would fit
+
+
 def test_paid_work_of_a_lost_machine_does_not_wait_for_the_end_of_the_queue() -> None:
     """Results vanish: a worker that has work for weeks finishes one account's generation, and reads the other's."""
     plan = two(Misadventure(40.0, 0, "kill", seconds=6_000.0))

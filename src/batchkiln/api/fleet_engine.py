@@ -22,6 +22,7 @@ from batchkiln.config import Profile
 from batchkiln.core.errors import (
     InputError,
     InputErrors,
+    JournalNotWritable,
     LeaseLost,
     OutputDirNotWritable,
     QueueBusy,
@@ -49,7 +50,12 @@ CHECKS_WITHOUT_EVENTS: Final = 10
 """At each check of this number, the accounts are read even without new events, because some changes record none."""
 
 DISK_PAUSE_SECONDS: Final = 60.0
-"""A worker takes no accounts for this time after its output folder refused a write."""
+"""A worker takes no accounts for this time after its disk refused a write; the time doubles with each further one."""
+
+LONGEST_DISK_PAUSE_SECONDS: Final = 480.0
+"""Tries of a day then count 180 of an account's 1,000 creates (Service rule 8)."""
+
+_DISK_ERRORS: Final = (JournalNotWritable, OutputDirNotWritable)
 
 log = structlog.get_logger()
 
@@ -73,7 +79,7 @@ class FleetEngine(Engine):
         self._host_epoch: int | None = None
         self.is_connected = False
         self._connection_suspected = asyncio.Event()
-        self._disk_pause_ends_at = 0.0
+        self._disk_pause_ends_at = self._disk_pause_seconds = 0.0
         self._refused_profiles: set[str] = set()
         self._seen: dict[int, AccountWorker] = {}
         self.wanted: dict[int, tuple[str, str]] | None = None  # accounts with work, once they were read
@@ -351,10 +357,18 @@ class FleetEngine(Engine):
             self._connection_suspected.set()
 
     def _pause_after_disk_error(self, error: BaseException) -> None:
-        """Release all accounts for a while if the output folder refuses writes: another machine may have free space."""
-        if isinstance(error, OutputDirNotWritable) or isinstance(error.__cause__, OutputDirNotWritable):
-            self._disk_pause_ends_at = self.ticker.monotonic() + DISK_PAUSE_SECONDS
-            self._give_back(tuple(self.leases))
+        """Release all accounts for a while if this machine's disk refuses writes: another machine may have free space.
+
+        The journal of attempts is written after an attempt's request was counted, so that each try costs a create.
+        """
+        if not (isinstance(error, _DISK_ERRORS) or isinstance(error.__cause__, _DISK_ERRORS)):
+            return
+        now, ended_at, pause = self.ticker.monotonic(), self._disk_pause_ends_at, self._disk_pause_seconds
+        if now >= ended_at:
+            is_again = now < ended_at + pause
+            self._disk_pause_seconds = min(2 * pause, LONGEST_DISK_PAUSE_SECONDS) if is_again else DISK_PAUSE_SECONDS
+            self._disk_pause_ends_at = now + self._disk_pause_seconds
+        self._give_back(tuple(self.leases))
 
 
 def identity_of(egress: str) -> WorkerIdentity:

@@ -176,6 +176,10 @@ class QueueBusy(BatchkilnError):
     """The database stayed locked, or the disk refused a write. No part of the change was stored."""
 
 
+class JournalNotWritable(QueueBusy):
+    """The journal of attempts refused a line, so that the attempt was not sent."""
+
+
 class QueueConnectionLost(QueueBusy):
     """The connection to the queue's database is gone. A change that was not committed is not stored.
 

@@ -33,7 +33,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from batchkiln.core.errors import QueueBusy, QueueUnusable
+from batchkiln.core.errors import JournalNotWritable, QueueBusy, QueueUnusable
 from batchkiln.disk_sync import sync_file, sync_folder
 from batchkiln.store.sqlite.preflight import PRIVATE_MODE, make_folder
 
@@ -154,7 +154,7 @@ class AttemptJournal:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise self._failed("read", error) from error
+            raise QueueBusy(self._failed("read", error)) from error
 
     def begin(self, entries: Iterable[JournalEntry] | None) -> None:
         """Open the journal for appending. If `entries` is given, atomically replace the content with them."""
@@ -166,7 +166,7 @@ class AttemptJournal:
             self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
             sync_folder(self.path.parent)
         except OSError as error:
-            raise self._failed("written", error) from error
+            raise JournalNotWritable(self._failed("written", error)) from error
 
     def _replace(self, entries: Iterable[JournalEntry]) -> None:
         new = Path(f"{self.path}.new")
@@ -197,14 +197,14 @@ class AttemptJournal:
             os.close(handle)
 
     def append(self, *entries: JournalEntry) -> None:
-        """Append entries and flush them to the disk. Raise `QueueBusy` if the disk fails."""
+        """Append entries and flush them to the disk. Raise `JournalNotWritable` if the disk fails."""
         assert self._handle is not None, "the journal is open while the queue is driven"
         try:
             _write(self._handle, (b"\n" if self.is_torn else b"") + b"".join(entry.lines() for entry in entries))
             _sync(self._handle)
         except OSError as error:
             self.is_torn = True  # a part of the line may be there, and the next one must not be joined to it
-            raise self._failed("written", error) from error
+            raise JournalNotWritable(self._failed("written", error)) from error
         self.is_torn = False
 
     def close(self) -> None:
@@ -214,8 +214,8 @@ class AttemptJournal:
                 os.close(self._handle)
             self._handle = None
 
-    def _failed(self, what: str, error: OSError) -> QueueBusy:
-        return QueueBusy(
+    def _failed(self, what: str, error: OSError) -> str:
+        return (
             f"{self.path}: the journal of attempts cannot be {what}: {error.strerror}. Nothing was sent that is not in "
             "it, and nothing is lost: free disk space or repair the disk, and run the same command again"
         )
