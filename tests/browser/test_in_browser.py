@@ -144,6 +144,24 @@ def test_a_part_that_is_being_copied_from_is_brought_up_to_date_afterwards(opene
     expect(jobs).to_contain_text("2 rejected")
 
 
+def test_a_click_is_not_lost_to_news_that_come_while_the_button_is_down(opened: Opened) -> None:
+    """A browser clicks nothing if the link is another one when the button is released. Then the news is shown."""
+    jobs, problems = opened.page.locator('[data-part="jobs"]'), opened.page.locator('[data-part="problems"]')
+    box = jobs.get_by_role("link", name="birds", exact=True).bounding_box()
+    assert box is not None
+    opened.page.evaluate("addEventListener('click', (one) => { one.preventDefault(); clicked = one.target.text })")
+    opened.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    opened.page.mouse.down()
+
+    opened.queue.never_fits("queued", "over_budget")
+    expect(problems).to_contain_text("over_budget")
+    expect(jobs).to_contain_text("1 rejected")
+    opened.page.mouse.up()
+
+    expect(jobs).to_contain_text("2 rejected")
+    assert opened.page.evaluate("clicked") == "birds"
+
+
 def test_a_connection_that_says_nothing_is_given_up(opened: Opened) -> None:
     """For example a tunnel whose other end is gone: old content is marked as old and requested again."""
     opened.page.evaluate("source.onopen = null; lastMessageAt = 0; connect = () => {}; checkConnection()")

@@ -4,11 +4,12 @@
 const main = document.getElementById("main");
 const offline = document.getElementById("offline");
 const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
-const deferred = new Map(); // parts to replace after the person has ended a text selection in them
+const deferred = new Map(); // parts to replace after the person has ended a text selection or a click in them
 const WIDE = ".strip, .scroll"; // what scrolls sideways
 const TITLE_MAX = 60;
 const AGAIN_MS = 1000;
 const LARGE = ".view img, .outputs a:has(+ template) img"; // whole files, and no small pictures
+let pressed = null; // where the mouse button or the finger is down: a click is lost if its link is replaced meanwhile
 let source = null;
 let lastMessageAt = 0;
 let wasClosed = false; // the dashboard said that it ends
@@ -72,7 +73,7 @@ function replacePart(name, html) {
     return;
   }
   const selection = window.getSelection();
-  if (!selection.isCollapsed && part.contains(selection.anchorNode)) {
+  if (part.contains(pressed) || (!selection.isCollapsed && part.contains(selection.anchorNode))) {
     deferred.set(name, html);
     return;
   }
@@ -114,6 +115,10 @@ function showVerdict() {
       document.title = [start, project, "batchkiln"].filter(Boolean).join(" · ");
     }
   }
+}
+
+function replaceDeferred() {
+  deferred.forEach((html, name) => replacePart(name, html));
 }
 
 function setOffline(isOffline) {
@@ -291,7 +296,11 @@ if (main) {
 
 if (main && main.dataset.events) {
   document.addEventListener("visibilitychange", connectWhileVisible);
-  document.addEventListener("selectionchange", () => deferred.forEach((html, name) => replacePart(name, html)));
+  document.addEventListener("selectionchange", replaceDeferred);
+  document.addEventListener("pointerdown", (event) => (pressed = event.target));
+  for (const end of ["pointerup", "pointercancel", "contextmenu"]) { // the click comes right after the first of them
+    document.addEventListener(end, () => setTimeout(() => ((pressed = null), replaceDeferred())));
+  }
   setInterval(checkConnection, 5000);
   window.addEventListener("pagehide", () => source && source.close());
   window.addEventListener("pageshow", (event) => event.persisted && ((source = null), connectWhileVisible()));
