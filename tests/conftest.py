@@ -6,8 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +23,8 @@ from support.examples import register_profiles
 
 _MEMORY: Final = Path("/dev/shm")
 _ROOM_BYTES: Final = 4 << 30
+_SHARES: Final = 3
+_SHARE: Final = "BATCHKILN_TESTS_SHARE"  # for all processes of a run: the number of today's share
 
 register_profiles()
 # Commands are started by the hundred, and each worker reads every test: without bytecode all would compile it anew.
@@ -32,7 +37,8 @@ gc.disable()  # until everything is imported
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--cpu-times`."""
+    """Add `--all` and `--cpu-times`."""
+    parser.addoption("--all", action="store_true", help="leave out nothing, also in a run of the whole suite")
     parser.addoption(
         "--cpu-times", type=Path, help="add a line to this file for each test: its seconds of CPU, its name"
     )
@@ -70,11 +76,15 @@ def _logging_of_each_test() -> Iterator[None]:
         structlog.reset_defaults()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deal what takes long to the beginning of each worker's share: at the end, one worker would be at it alone."""
-    total, workers = len(items), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    left_out = _left_out(items)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
     long = [item for item in items if item.get_closest_marker("long")]
     others = [item for item in items if not item.get_closest_marker("long")]
+    total = len(items)
     items.clear()
     for number in range(workers):
         share_of_long = long[number::workers]
@@ -84,6 +94,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         del others[:rest]
 
 
+def _left_out(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return two thirds of the tests that take turns: those that take long, and on PostgreSQL what SQLite has as well.
+
+    Three cases of one test, one after the other, have their turns on three days.
+    """
+    if _SHARE not in os.environ:
+        return []
+    share, cases, left_out = int(os.environ[_SHARE]), Counter[str](), []
+    for item in items:
+        case = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if item.get_closest_marker("long") or "postgres" in case:
+            test = item.nodeid.partition("[")[0]
+            if (zlib.crc32(test.encode()) + cases[test]) % _SHARES != share:
+                left_out.append(item)
+            cases[test] += 1
+    return left_out
+
+
+def pytest_report_header() -> str | None:
+    """Say what is left out."""
+    if _SHARE not in os.environ:
+        return None
+    return "tests that take long, and those that pass on SQLite too: a third, another one each day; --all takes all"
+
+
 def pytest_collection_finish() -> None:
     """Never look for garbage again among what was imported and collected: some tests collect it a hundred times."""
     gc.enable()
@@ -91,12 +126,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Name what all processes of this run share, and keep them out of the person's own folders.
 
-    Whoever needs the PostgreSQL server first starts it. Journals of attempts and tokens go to a folder of the run.
+    Whoever needs the PostgreSQL server first starts it. Journals of attempts and tokens go to a folder of the run. Only
+    a run of the whole suite leaves something out.
     """
     if "BATCHKILN_TESTS_POSTGRES" not in os.environ:
+        is_narrowed = config.option.markexpr or config.option.keyword
+        is_whole = config.args_source is config.ArgsSource.TESTPATHS and not is_narrowed
+        if is_whole and not config.getoption("all"):
+            os.environ[_SHARE] = str(datetime.now(UTC).toordinal() % _SHARES)
         room = os.environ.get("PYTEST_DEBUG_TEMPROOT")
         os.environ["BATCHKILN_TESTS_POSTGRES"] = tempfile.mkdtemp(prefix="batchkiln-pg-", dir=room)
         os.environ["BATCHKILN_TESTS_BEGUN_BY"] = str(os.getpid())

@@ -108,12 +108,14 @@ def test_pages_of_every_state_have_no_finding(seen: Opened, theme: Theme) -> Non
     assert findings(seen, SAMPLE_PAGES, theme) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("theme", get_args(Theme))
 def test_pages_of_a_review_have_no_finding(review: Opened, theme: Theme) -> None:
     """Variants side by side, a clip that plays, and its input."""
     assert findings(review, REVIEW_PAGES, theme) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("theme", get_args(Theme))
 def test_pages_with_long_texts_have_no_finding(long: Opened, theme: Theme) -> None:
     """And nothing is wider than a phone."""

@@ -372,6 +372,7 @@ def test_picture_that_was_lost_on_the_way_is_asked_for_again(gallery: Opened) ->
     expect(gallery.page.locator(".frame .blank")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_closed_dashboard_is_called_closed(chromium: Browser, tmp_path: Path) -> None:
     """Who ends it is not told of a lost connection."""
     queue = fill_review(tmp_path)

@@ -48,6 +48,7 @@ def visit(chromium: Browser) -> Iterator[Seen]:
         context.close()
 
 
+@pytest.mark.long
 def test_api_can_be_tried_in_the_browser(visit: Seen) -> None:
     """Open the description, enter the key, and execute a read and a create, whose browser request has an Origin."""
     page = visit.page
@@ -74,6 +75,7 @@ def test_api_can_be_tried_in_the_browser(visit: Seen) -> None:
     visit.service.assert_ok()
 
 
+@pytest.mark.long
 def test_each_visit_has_an_idempotency_key_of_its_own(visit: Seen) -> None:
     """A second visitor with another prompt would meet a conflict with the first one's request."""
     keys = set()

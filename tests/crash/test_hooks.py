@@ -9,6 +9,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from crash import trials
 from crash.process_harness import PATIENCE_SECONDS, Ground, kill
 
@@ -31,6 +33,7 @@ raise SystemExit(12 if item["version"] == 1 else 10)
 """
 
 
+@pytest.mark.long
 async def test_killed_run_leaves_no_program_and_asks_again(tmp_path: Path) -> None:
     """Law 2: a program ends with its run, the next run asks it again, and its decision is paid once."""
     ground = Ground(tmp_path, ["A lighthouse, sea mist"], [], scale=120.0)

@@ -51,6 +51,7 @@ async def test_every_lost_page_is_found_before_anything_is_sent(tmp_path: Path, 
     assert missed == []
 
 
+@pytest.mark.long
 async def test_flipped_bits_never_pay_twice(tmp_path: Path) -> None:
     """A flipped bit on any page is reported, or leads to no second charge. `sweep.py` tries many more."""
     sound = sound_queue(tmp_path)

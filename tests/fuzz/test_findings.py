@@ -143,6 +143,7 @@ def test_aliases_of_long_texts(tmp_path: Path) -> None:
     assert "too much text" in found[0].reason
 
 
+@pytest.mark.long
 def test_aliases_of_long_templates(tmp_path: Path) -> None:
     """A template that many entries share is compiled once, good or bad."""
     text = "{{a}}" * 3900

@@ -46,6 +46,7 @@ def check_applied(folder: Path, template: Path, manifest: bytes) -> None:
     invariants.check_names(job, [one.spec for one in placed], are_queued=True)
 
 
+@pytest.mark.long
 @strategies.often(90)
 @given(manifest=strategies.manifests())
 def test_almost_valid_manifests(folder: Path, template: Path, manifest: bytes) -> None:
@@ -60,6 +61,7 @@ def test_mutated_manifests(folder: Path, template: Path, manifest: bytes) -> Non
     check_applied(folder, template, manifest)
 
 
+@pytest.mark.long
 @strategies.often(90)
 @given(manifest=strategies.named())
 def test_names_of_files(folder: Path, template: Path, manifest: bytes) -> None:

@@ -33,6 +33,7 @@ def test_there_is_a_check_for_each_example() -> None:
     assert len(EXAMPLES) == len(PRINTED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(len(PRINTED)))
 def test_examples_run(number: int, tmp_path: Path) -> None:
     """A copied example runs to its end on the embedded local service, and nothing is written to standard error."""

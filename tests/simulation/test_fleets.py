@@ -30,6 +30,7 @@ def test_fleet_keeps_all_promises(seed: int) -> None:
     assert outcome.counts["leases"]
 
 
+@pytest.mark.long
 def test_account_of_a_worker_that_stood_still_while_it_asked_for_the_time_is_read_in_time() -> None:
     """Service rule 4.4: it knew the time by half a minute only, and another worker goes on from its record."""
     with silence():
@@ -58,6 +59,7 @@ def two(*misadventures: Misadventure) -> FleetPlan:
     return FleetPlan(world=plan, machines=machines, misadventures=misadventures)
 
 
+@pytest.mark.long
 def test_accounts_of_a_killed_worker_are_driven_again_within_a_lease_and_a_second() -> None:
     """Nobody has to notice."""
     with silence():
@@ -68,6 +70,7 @@ def test_accounts_of_a_killed_worker_are_driven_again_within_a_lease_and_a_secon
     assert max(outcome.takeovers) <= TAKEOVER_SECONDS
 
 
+@pytest.mark.long
 def test_machine_whose_journal_is_full_tries_less_and_less_often() -> None:
     """Law 1: an attempt without a line is not sent, but its create is counted at each try; another machine makes it."""
     with silence():
@@ -77,6 +80,7 @@ def test_machine_whose_journal_is_full_tries_less_and_less_often() -> None:
     assert 1 <= outcome.counts["JournalNotWritable"] <= 6  # of the 10 minutes, where 40 tries would fit
 
 
+@pytest.mark.long
 def test_paid_work_of_a_lost_machine_does_not_wait_for_the_end_of_the_queue() -> None:
     """Results vanish: a worker that has work for weeks finishes one account's generation, and reads the other's."""
     plan = two(Misadventure(40.0, 0, "kill", seconds=6_000.0))
@@ -89,6 +93,7 @@ def test_paid_work_of_a_lost_machine_does_not_wait_for_the_end_of_the_queue() ->
     assert max(outcome.takeovers) <= TAKEOVER_SECONDS + LONGEST_GENERATION_SECONDS
 
 
+@pytest.mark.long
 def test_a_worker_whose_disk_is_full_gives_its_accounts_back_and_continues() -> None:
     """The other one drives them meanwhile, and no work is ended by it."""
     with silence():

@@ -37,6 +37,7 @@ def test_no_secret_is_left_on_the_disk(world: World) -> None:
     assert sidecars
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("log_format", ["auto", "json"])
 def test_no_secret_is_reported_by_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str], log_format: str) -> None:
     """The most verbose log holds no secret, also under faults."""
@@ -49,6 +50,7 @@ def test_no_secret_is_reported_by_the_log(tmp_path: Path, capsys: pytest.Capture
     assert not world.canaries.told_by((told.out + told.err).encode())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["status", "items job-0", "show job-0 i1"])
 @pytest.mark.parametrize("form", ["", " --json"])
 def test_no_secret_is_reported_by_a_command(world: World, command: str, form: str) -> None:

@@ -25,6 +25,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 def test_fair_world_ends_with_everything_done() -> None:
     """Without faults no item is held, failed, or late."""
     _, outcome = play_seed(5, Options(days=1.0, is_rough=False))
@@ -51,6 +52,7 @@ def test_choosing_worlds_break_no_promise() -> None:
     assert {seed: found for seed, found in broken.items() if found} == {}
 
 
+@pytest.mark.long
 def test_request_of_another_day_that_exceeds_this_ones_credits_waits_for_the_next() -> None:
     """A person has it sent again, and the service has forgotten its key. Service section 7: Retry-After."""
     _, outcome = play_seed(41119000481, Options(days=2.0))
@@ -58,6 +60,7 @@ def test_request_of_another_day_that_exceeds_this_ones_credits_waits_for_the_nex
     assert outcome.violations == ()
 
 
+@pytest.mark.long
 def test_run_ends_when_only_a_person_can_free_the_credits_of_each_day() -> None:
     """An attempt in doubt on a refused account counts in each day of its job: the other account waits for no reset."""
     _, outcome = play_seed(20261128002031, Options(days=2.0))
@@ -65,6 +68,7 @@ def test_run_ends_when_only_a_person_can_free_the_credits_of_each_day() -> None:
     assert outcome.violations == ()
 
 
+@pytest.mark.long
 def test_request_of_another_day_is_only_sent_again_within_its_jobs_budget_of_the_day() -> None:
     """A person asks for it after the job has spent this day's credits on others, and again on the next day. Law 6."""
     _, outcome = play_seed(20261128002639, Options(days=2.0))

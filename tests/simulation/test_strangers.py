@@ -27,6 +27,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_dialect_is_paid_twice_or_has_its_results_lost(seed: int) -> None:
     """Whatever reply is not understood, each paid result is saved or still to come. Laws 2, 3 and 9."""

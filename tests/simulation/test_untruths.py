@@ -20,6 +20,7 @@ items:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault",
     [

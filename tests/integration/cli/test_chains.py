@@ -130,6 +130,7 @@ def test_shown_request_names_the_item_that_its_image_comes_from(workspace: Works
     assert later["owl-clip"] == ["the URL of the file of owl-still"]
 
 
+@pytest.mark.long
 def test_clip_is_made_from_the_still_of_the_same_manifest(workspace: Workspace, manifest: str) -> None:
     """The same command again finds nothing to do."""
     assert workspace.call("run", manifest).exit == 0
@@ -147,6 +148,7 @@ def test_clip_is_made_from_the_still_of_the_same_manifest(workspace: Workspace, 
     assert "Nothing to do" in workspace.call("run", manifest).out
 
 
+@pytest.mark.long
 def test_clip_waits_for_a_still_that_was_canceled_until_it_is_retried(workspace: Workspace, manifest: str) -> None:
     """Everything names what it waits for, and the command that goes on."""
     workspace.call("enqueue", manifest)
@@ -195,6 +197,7 @@ def test_mistakes_are_told_with_their_places(workspace: Workspace, manifest: str
     assert "did you mean 'owl-still'?" in found.err
 
 
+@pytest.mark.long
 def test_a_selected_clip_brings_its_still_along(workspace: Workspace, manifest: str) -> None:
     """The sources that selected items need are priced, named and made; what else there is stays queued."""
     path = workspace.folder / manifest
@@ -216,6 +219,7 @@ def test_a_selected_clip_brings_its_still_along(workspace: Workspace, manifest: 
     }
 
 
+@pytest.mark.long
 def test_version_in_use_says_what_it_was_made_from(workspace: Workspace, manifest: str) -> None:
     """With the still's current version it is stale or not, whatever the newest clip was made from."""
     assert workspace.call("run", manifest).exit == 0
@@ -240,6 +244,7 @@ def test_version_in_use_says_what_it_was_made_from(workspace: Workspace, manifes
     assert items(workspace)["owl-clip"]["stale"] is False
 
 
+@pytest.mark.long
 def test_redo_beyond_the_rest_of_the_budget_changes_nothing_and_names_the_figure(
     workspace: Workspace, manifest: str
 ) -> None:
@@ -259,6 +264,7 @@ def test_redo_beyond_the_rest_of_the_budget_changes_nothing_and_names_the_figure
     assert "1 item queued again" in workspace.call("redo", "owls", "owl-clip").out
 
 
+@pytest.mark.long
 def test_changed_request_is_made_again_under_the_rules_of_redo(workspace: Workspace, manifest: str) -> None:
     """The plan names what becomes stale, and a budget that does not pay is an error that names one that does."""
     text = MANIFEST.replace("defaults:", "budget: {credits: 57}\ndefaults:")
@@ -298,6 +304,7 @@ def test_retry_beyond_the_rest_of_the_budget_says_so_first(workspace: Workspace,
     assert "Raise it to 55 in " in retried.err
 
 
+@pytest.mark.long
 def test_redo_stale_makes_again_what_was_made_from_an_earlier_version(workspace: Workspace, manifest: str) -> None:
     """The run and `status` name the command; a second use finds nothing."""
     workspace.call("run", manifest)
@@ -323,6 +330,7 @@ def test_redo_stale_makes_again_what_was_made_from_an_earlier_version(workspace:
     assert workspace.call("redo", "owls", "owl-clip", "--stale").exit == 2
 
 
+@pytest.mark.long
 def test_a_clip_whose_choice_is_made_again_says_that_its_source_is_withdrawn(
     workspace: Workspace, manifest: str
 ) -> None:

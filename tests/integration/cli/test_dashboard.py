@@ -86,6 +86,7 @@ def test_json_shows_where_it_is_and_not_the_token(workspace: Workspace) -> None:
     assert token not in lines + result.out + result.err
 
 
+@pytest.mark.long
 def test_a_run_has_a_dashboard_that_knows_what_only_the_run_knows(workspace: Workspace) -> None:
     """How long replies take is told by the process that waits for them; and the run ends as ever."""
     workspace.configure(UNHURRIED)
@@ -107,6 +108,7 @@ def test_a_run_has_a_dashboard_that_knows_what_only_the_run_knows(workspace: Wor
     assert told == "It ends with this process; `batchkiln dashboard` serves the queue without one.\n"
 
 
+@pytest.mark.long
 def test_the_dashboard_of_a_run_on_a_terminal_stays_until_it_is_closed(workspace: Workspace) -> None:
     """An open page goes on by the same connection, the queue is free for others, Ctrl-C ends it."""
     workspace.configure(UNHURRIED)
@@ -184,6 +186,7 @@ def test_a_port_that_is_taken_is_named(workspace: Workspace) -> None:
     assert "--port" in result.err
 
 
+@pytest.mark.long
 def test_run_beside_a_dashboard_says_what_goes_on(workspace: Workspace) -> None:
     """`work` has no --port: the remedy is that of the configuration, and the run is made."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -59,6 +59,7 @@ def test_a_job_is_run_in_a_database(configured: Workspace, url: DatabaseUrl) -> 
     assert f"batchkiln:…@/{url.name}" in calls[4].out
 
 
+@pytest.mark.long
 def test_link_of_the_dashboard_is_not_printed_into_a_log(configured: Workspace) -> None:
     """The token is in a file of the machine, the same at each start; without the file, no token is printed either."""
     configured.call("enqueue", configured.manifest())

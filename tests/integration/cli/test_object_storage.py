@@ -174,6 +174,7 @@ def test_a_name_that_another_object_has_is_left_alone(studio: Studio) -> None:
     assert studio.bucket.metadata("out/foxes/fox~2.png") == {"sha256": output["sha256"]}
 
 
+@pytest.mark.long
 def test_an_item_is_made_from_an_object(studio: Studio) -> None:
     """The image is read back where no local copy is left."""
     studio.call("run", "foxes.yaml")
@@ -188,6 +189,7 @@ def test_an_item_is_made_from_an_object(studio: Studio) -> None:
     assert "out/foxes/fox-in-ink.png" in studio.bucket.keys("out")
 
 
+@pytest.mark.long
 def test_object_that_is_gone_is_fetched_again_at_no_cost(studio: Studio) -> None:
     """It has the same content as before."""
     studio.call("run", "foxes.yaml")
@@ -203,6 +205,7 @@ def test_object_that_is_gone_is_fetched_again_at_no_cost(studio: Studio) -> None
     assert studio.violations() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["copies", "unsent"])
 def test_object_that_the_service_no_longer_keeps_is_written_from_this_machine(studio: Studio, place: str) -> None:
     """From the copies, or from what a crash left in the folder of unsent files; only what is nowhere is lost."""
@@ -297,6 +300,7 @@ def started(studio: Studio) -> "subprocess.Popen[str]":
     raise AssertionError("nothing was sent")
 
 
+@pytest.mark.long
 def test_storage_that_is_gone_ends_the_run_and_the_next_one_sends(far_studio: Studio, door: Gate) -> None:
     """What was paid is whole on the disk meanwhile, and is told; nothing is charged again."""
     process = started(far_studio)
@@ -317,6 +321,7 @@ def test_storage_that_is_gone_ends_the_run_and_the_next_one_sends(far_studio: St
     assert far_studio.unsent == []
 
 
+@pytest.mark.long
 def test_staged_files_move_with_the_queue(far_studio: Studio, door: Gate) -> None:
     """The new queue's next run sends them, without the service."""
     process = started(far_studio)
@@ -337,6 +342,7 @@ def test_staged_files_move_with_the_queue(far_studio: Studio, door: Gate) -> Non
     assert far_studio.violations() == []
 
 
+@pytest.mark.long
 def test_killed_while_sending(far_studio: Studio, door: Gate) -> None:
     """Bytes that are on their way make no half object, and the next run sends them."""
     process = started(far_studio)

@@ -34,6 +34,7 @@ def done(workspace: Workspace, job: str = "foxes") -> int:
     return found
 
 
+@pytest.mark.long
 def test_an_optimizing_python_runs_a_job(workspace: Workspace) -> None:
     """`python -O` leaves out assertions; nothing of a run hangs on one (Law 1)."""
     result = shell(workspace, f"$RUN run -q {workspace.manifest(items=3)}", interpreter=f"{sys.executable} -O")
@@ -60,6 +61,7 @@ def test_closed_streams_end_no_command_that_only_looks(done: Workspace, closed: 
     assert "foxes" in result.stdout
 
 
+@pytest.mark.long
 def test_a_run_outlives_whoever_reads_it(workspace: Workspace) -> None:
     """`run --json | head -1`: the reader is gone after a line, and the run ends as it would have."""
     result = shell(workspace, f"$RUN run --json {workspace.manifest(items=4)} | head -1")
@@ -109,6 +111,7 @@ def test_without_names_beyond_ascii_a_run_is_refused_before_it_pays(workspace: W
     assert workspace.call("run", manifest).exit == 0
 
 
+@pytest.mark.long
 def test_a_locale_of_ascii_reads_and_prints_everything(workspace: Workspace) -> None:
     """What cannot be spelled is escaped for people, and JSON stays JSON."""
     manifest = workspace.manifest()

@@ -23,6 +23,7 @@ def test_init_wires_the_manifest_to_its_schema(workspace: Workspace) -> None:
     assert (workspace.folder / named).read_text() == "mine"
 
 
+@pytest.mark.long
 def test_init_writes_a_manifest_that_runs_and_never_writes_over_one(workspace: Workspace) -> None:
     """The first manifest is accepted as it is; a second init leaves it alone. As a person starts them."""
     workspace = workspace.starting_anew()

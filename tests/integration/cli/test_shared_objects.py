@@ -77,6 +77,7 @@ def machines(tmp_path: Path, server: S3Server) -> Iterator[Machines]:
             each.end_all()
 
 
+@pytest.mark.long
 def test_a_machine_runs_what_another_one_enqueued(machines: Machines, bucket: Bucket) -> None:
     """Images are copied by their content when they are enqueued, and results are read from anywhere."""
     one, two = (machines.machine(name, shared_dir=f"s3://{bucket.name}/all") for name in ("one", "two"))
@@ -145,6 +146,7 @@ def test_a_private_disk_is_refused(machines: Machines, bucket: Bucket) -> None:
     assert "is not below" in enqueued.err
 
 
+@pytest.mark.long
 def test_an_image_under_whose_hash_something_else_stands_is_refused(machines: Machines, bucket: Bucket) -> None:
     """Both are named, and nothing is enqueued."""
     one = machines.machine("one", shared_dir=f"s3://{bucket.name}/all")

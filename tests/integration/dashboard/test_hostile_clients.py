@@ -80,6 +80,7 @@ async def test_slow_form_is_given_up(client: Client, monkeypatch: pytest.MonkeyP
     assert status.split()[1] == b"408"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/live", "/api/v1/events/stream?after=0"])
 async def test_client_that_does_not_read_loses_its_place(
     client: Client, monkeypatch: pytest.MonkeyPatch, path: str

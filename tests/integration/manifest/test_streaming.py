@@ -4,6 +4,8 @@ import json
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 from batchkiln.manifest import open_manifest
 from unit.manifest.manifest_texts import HEADER
 
@@ -23,6 +25,7 @@ def test_memory_does_not_grow_with_the_items(tmp_path: Path) -> None:
     assert peak_size_bytes < 5 << 20
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_an_array(tmp_path: Path) -> None:
     """It may be on one line."""
     rows = [{"prompt": f"a prompt number {n}", "text": "x" * 100} for n in range(30_000)]

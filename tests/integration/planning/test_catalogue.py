@@ -211,6 +211,7 @@ async def test_a_program_reads_the_catalogue_once_and_the_read_is_noted(make_gro
     assert len(noted) == 1
 
 
+@pytest.mark.long
 async def test_a_run_that_begins_nothing_names_why_the_catalogue_is_missing(make_ground: GroundMaker) -> None:
     """No later message tells that the API key is refused, where the selected items are done."""
     ground = await make_ground()

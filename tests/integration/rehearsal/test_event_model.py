@@ -101,6 +101,7 @@ def told(result: RehearsalResult) -> dict[str, Any]:
     return {**asdict(result), "jobs": jobs, "report": asdict(result.report), "profile": "", "is_modelled": ""}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(24))
 def test_model_and_program_give_the_same_result(seed: int, tmp_path: Path) -> None:
     """To the last request and the last millisecond: whatever the job, the limits and the time of day."""
@@ -143,6 +144,7 @@ NOT_COVERED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NOT_COVERED)
 def test_the_program_runs_what_no_model_covers(name: str, tmp_path: Path) -> None:
     """And the result says so."""

@@ -113,6 +113,7 @@ def test_no_secret_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not canaries.told_by(told)
 
 
+@pytest.mark.long
 def test_rough_rehearsal_charges_nothing_twice(tmp_path: Path) -> None:
     """Lost replies, cut connections, failures: whatever happens, every trouble has an end and every credit its item."""
     outcome = played(tmp_path, level="rough", seed=1, repeat=60)
@@ -133,6 +134,7 @@ def test_limits_are_those_of_the_profile(tmp_path: Path) -> None:
     assert [day.used_credits for day in outcome.report.days.entries] == [8, 8, 4]
 
 
+@pytest.mark.long
 def test_same_seed_gives_the_same_rehearsal(tmp_path: Path) -> None:
     """What was seen can be looked at again; another seed gives other troubles."""
     first, again, other = (played(tmp_path, level="rough", seed=seed, repeat=20) for seed in (5, 5, 6))

@@ -44,6 +44,7 @@ async def _survive(world: World, random: Random) -> int:
     raise AssertionError("the work is not over after 200 processes")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", range(10))
 async def test_nothing_is_paid_twice_whatever_dies(tmp_path: Path, block: int) -> None:
     """Laws 1 to 5: killed at random steps, every item ends done, paid once, within all limits."""

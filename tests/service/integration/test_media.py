@@ -137,6 +137,7 @@ async def test_inputs_show_in_a_clip(
     assert distance(ImageChops.difference(decoded[0], decoded[len(decoded) // 2]), "black") > 1
 
 
+@pytest.mark.long
 async def test_same_key_gives_the_same_clip_on_every_service(make_world: WorldMaker, tmp_path: Path) -> None:
     """A clip depends on its request, account and key alone, also its bytes."""
     body = {**CLIP, "parameters": {"resolution": "480p", "duration_seconds": 2, "generate_audio": True}}

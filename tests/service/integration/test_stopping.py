@@ -41,6 +41,7 @@ def process(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
             running.kill()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
     """Exit code 0, nothing on standard error, and the next start is at the same port."""

@@ -66,6 +66,7 @@ def found(document: object, name: str) -> Iterator[object]:
             yield from found(value, name)
 
 
+@pytest.mark.long
 def test_each_reply_is_as_the_description_of_its_dialect_says() -> None:
     """Field for field: also no field comes that the description does not have. Service section 9."""
     wrong = []

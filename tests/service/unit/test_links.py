@@ -74,6 +74,7 @@ NAMES = st.sampled_from(["expires", "nonce", "signature"]) | st.text(max_size=3)
 VALUES = st.text(st.characters(exclude_categories=())) | st.integers().map(str)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=5))
 def test_any_query_has_a_verdict(pairs: list[tuple[str, str]]) -> None:
     """No query makes it raise, also with lone surrogates, and none that was not signed is good."""

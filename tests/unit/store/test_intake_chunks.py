@@ -111,6 +111,7 @@ def test_many_changes_and_prunes_are_all_applied(queue: QueueFile) -> None:
     assert queue.one("SELECT count(*) FROM item WHERE prompt = 'new'") == 7
 
 
+@pytest.mark.long
 def test_the_writer_is_free_while_a_manifest_is_read(queue: QueueFile) -> None:
     """A process at work may write at any time while items are still coming in."""
     queue.apply([spec("busy")])

@@ -335,6 +335,7 @@ def waiting(queue: QueueFile) -> dict[str, int]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_plan_tells_what_applying_leaves_without_its_image(queue: QueueFile, case: Case) -> None:
     """Item by item, also where the manifest itself changes what its items are made from."""
@@ -353,6 +354,7 @@ def test_plan_tells_what_applying_leaves_without_its_image(queue: QueueFile, cas
     queue.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_plan_of_a_few_brings_along_the_sources_that_a_run_would(queue: QueueFile, case: Case) -> None:
     """The items that are made from others are selected; the plan counts what they need, and the run selects it."""

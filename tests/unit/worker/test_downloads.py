@@ -31,6 +31,7 @@ async def test_broken_download_is_continued_by_range(world: World) -> None:
     assert world.one("SELECT size_bytes FROM output") == len(content_of("gen-1"))
 
 
+@pytest.mark.long
 async def test_results_that_cannot_be_fetched_hold_up_no_other(world: World) -> None:
     """Law 3: while a part of the storage is unavailable, the other paid results are fetched."""
     world.service.duration_seconds = 1.0

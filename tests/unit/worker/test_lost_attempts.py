@@ -372,6 +372,7 @@ async def test_full_disk_at_the_journal_sends_nothing(world: World) -> None:
     assert world.service.charged == 10
 
 
+@pytest.mark.long
 async def test_every_death_around_the_journal_pays_once(world: World) -> None:
     """Laws 1 and 2: wherever the process dies, and whether an older copy follows or not."""
     for steps in range(1, 60, 2):

@@ -260,6 +260,7 @@ async def test_outage_does_not_keep_a_key_remembered(world: World, outage: Creat
     assert (world.state(first), world.error(first)) == (ItemState.HELD, "key_forgotten")
 
 
+@pytest.mark.long
 async def test_ids_that_the_service_denies_stop_the_account(world: World) -> None:
     """Ids that the service denies may be misread; each further create would be paid and lost."""
     world.service.rule = lambda kind, _: NotFound(NO) if kind == "read" else None
