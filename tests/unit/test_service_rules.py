@@ -1,11 +1,11 @@
 """docs/service.md lists every rule of the service's document, and names tests for each that are there."""
 
-import ast
 import re
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import Final
+
+from support.suite_source import find_tests, takes_turns
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = (ROOT / "docs" / "service.md").read_text("utf-8")
@@ -40,19 +40,6 @@ RULES: Final = (
     "9.prefix", "9.openapi", "9.limitations",
 )
 # fmt: on
-
-
-@cache
-def names_in(path: str) -> frozenset[str]:
-    """Give the names of a file's tests, as `Class::method` where they are methods; none where there is no file."""
-    file = ROOT / path
-    if not file.is_file():
-        return frozenset()
-    found = set()
-    for node in ast.parse(file.read_text("utf-8")).body:
-        prefix, inside = (f"{node.name}::", node.body) if isinstance(node, ast.ClassDef) else ("", [node])
-        found |= {f"{prefix}{each.name}" for each in inside if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
-    return frozenset(name for name in found if name.rpartition("::")[2].startswith("test_"))
 
 
 def test_every_rule_has_one_row() -> None:
@@ -90,7 +77,16 @@ def test_every_named_test_is_there() -> None:
     """A test that was renamed, moved or deleted proves nothing any more."""
     named = sorted({(path, name) for path, name in TEST.findall(PAGE)})
 
-    assert [f"{path}::{name}" for path, name in named if name not in names_in(path)] == []
+    assert [f"{path}::{name}" for path, name in named if name not in find_tests(ROOT / path)] == []
+
+
+def test_every_rule_has_a_test_that_takes_no_turns() -> None:
+    """A run of the whole suite would otherwise not notice on some days that a rule is broken."""
+    cells = {row["rule"]: TEST.findall(row["tests"]) for row in ROW.finditer(PAGE)}
+
+    assert [
+        rule for rule, tests in cells.items() if all(takes_turns(find_tests(ROOT / path)[name]) for path, name in tests)
+    ] == []
 
 
 def test_every_open_point_leads_to_its_assumption() -> None:
