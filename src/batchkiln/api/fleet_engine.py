@@ -53,7 +53,7 @@ DISK_PAUSE_SECONDS: Final = 60.0
 """A worker takes no accounts for this time after its disk refused a write; the time doubles with each further one."""
 
 LONGEST_DISK_PAUSE_SECONDS: Final = 480.0
-"""Tries of a day then count 180 of an account's 1,000 creates (Service rule 8.creates)."""
+"""Tries of a day then count 180 of an account's 1,000 creates (Service section 8)."""
 
 _DISK_ERRORS: Final = (JournalNotWritable, OutputDirNotWritable)
 
