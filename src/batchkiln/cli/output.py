@@ -11,8 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-import orjson
-
 from batchkiln.core.cell_widths import cell_width
 from batchkiln.core.errors import BatchkilnError, InputError
 
@@ -36,12 +34,16 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one indented JSON document to standard output."""
+    import orjson  # noqa: PLC0415  a command that prints a text for a person does without
+
     sys.stdout.write(_encodable(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n")
     sys.stdout.flush()
 
 
 def print_json_lines(documents: Sequence[Mapping[str, Any]]) -> None:
     """Print JSON documents to standard output, one per line."""
+    import orjson  # noqa: PLC0415  as above
+
     if documents:
         # Each is decoded at once: many kept results of orjson would take much more memory than their texts, and time.
         lines = [orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE).decode() for document in documents]

@@ -6,7 +6,6 @@ the service's own, from reset to reset; its usage is stored in the queue (Law 5)
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import inf
@@ -233,24 +232,17 @@ class RequestQuota(Struct):
         self.stored = NO_WAIT if held is None else NotBefore(now.monotonic_of(held.until), held.reason)
 
 
-@dataclass(slots=True)
 class RateLimits:
     """The limits of one account and their usage.
 
     `usage` and `resets_at` (monotonic) belong to the current service day, as of the last `update`.
     """
 
-    limits: Limits
-    day: ServiceDay
-    host: HostRateLimit
-    usage: DayUsage = field(default_factory=DayUsage)
-    resets_at: float = inf
-    creates: RequestQuota = field(init=False)
-    reads: RequestQuota = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, limits: Limits, day: ServiceDay, host: HostRateLimit) -> None:
         """Start with nothing used."""
-        limits, span = self.limits, self.limits.minute_seconds
+        self.limits, self.day, self.host = limits, day, host
+        self.usage, self.resets_at = DayUsage(), inf
+        span = limits.minute_seconds
         creates = SlidingWindow(limit=limits.creates_per_minute, span_seconds=span)
         self.creates = RequestQuota(creates, limits.creates_per_day)
         reads = SlidingWindow(limit=limits.reads_per_minute, span_seconds=span)
