@@ -81,7 +81,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     left_out = _left_out(items)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
     long = [item for item in items if item.get_closest_marker("long")]
     others = [item for item in items if not item.get_closest_marker("long")]
     total = len(items)
@@ -103,8 +104,8 @@ def _left_out(items: list[pytest.Item]) -> list[pytest.Item]:
         return []
     share, cases, left_out = int(os.environ[_SHARE]), Counter[str](), []
     for item in items:
-        case = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if item.get_closest_marker("long") or "postgres" in case:
+        is_of_both_stores = item.get_closest_marker("postgres") and "[postgres" in item.nodeid
+        if item.get_closest_marker("long") or is_of_both_stores:
             test = item.nodeid.partition("[")[0]
             if (zlib.crc32(test.encode()) + cases[test]) % _SHARES != share:
                 left_out.append(item)
@@ -133,7 +134,7 @@ def pytest_configure(config: pytest.Config) -> None:
     a run of the whole suite leaves something out.
     """
     if "BATCHKILN_TESTS_POSTGRES" not in os.environ:
-        is_narrowed = config.option.markexpr or config.option.keyword
+        is_narrowed = config.option.markexpr or config.option.keyword or config.getoption("lf", default=False)
         is_whole = config.args_source is config.ArgsSource.TESTPATHS and not is_narrowed
         if is_whole and not config.getoption("all"):
             os.environ[_SHARE] = str(datetime.now(UTC).toordinal() % _SHARES)

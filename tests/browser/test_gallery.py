@@ -313,6 +313,22 @@ def test_new_files_come_in_and_a_selection_stays(gallery: Opened, tmp_path: Path
     assert gallery.page.evaluate("[...document.querySelectorAll('.tile img')].filter((one) => one.isKnown).length") == 1
 
 
+def test_selection_survives_news_that_come_while_the_button_is_down(gallery: Opened) -> None:
+    """They are shown at its release, and the boxes of the new tiles are checked as those before."""
+    gallery.go("/jobs/birds/items?sort=newest")
+    for name in ("fox", "owl-2"):
+        gallery.page.get_by_role("checkbox", name=f"Select {name}", exact=True).check()
+    gallery.page.get_by_role("checkbox", name="Select owl-1", exact=True).hover()
+    gallery.page.mouse.down()
+    operations.redo(gallery.queue.connection, "birds", ["fox"], NOW)
+    gallery.page.wait_for_function("() => deferred.has('tiles')")
+    gallery.page.mouse.up()
+
+    expect(gallery.page.locator(".tile", has_text="queued")).to_have_count(1)
+    expect(gallery.page.get_by_role("checkbox", name="Select fox", exact=True)).to_be_checked()
+    expect(gallery.page.locator("[data-count]")).to_have_text("3 selected")
+
+
 def test_file_that_is_gone_is_told_in_words(gallery: Opened, tmp_path: Path) -> None:
     """In place of the browser's own broken picture, and of a link to it; by the browser, where the server had it."""
     (tmp_path / "fox.png").unlink()

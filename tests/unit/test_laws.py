@@ -1,11 +1,10 @@
 """Every law of the contract has a test that cites it, and that takes no turns."""
 
-import ast
 import re
 from pathlib import Path
 from typing import Final
 
-from support.suite_source import find_tests, takes_turns
+from support.suite_source import find_tests
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CONTRACT: Final = (ROOT / "docs" / "reference" / "contract.md").read_text("utf-8")
@@ -19,8 +18,8 @@ def test_each_law_is_cited_by_a_test() -> None:
         int(number)
         for path in (ROOT / "tests").rglob("test_*.py")
         for test in find_tests(path).values()
-        if path != Path(__file__) and not takes_turns(test)
-        for number in re.findall(r"\bLaws? (\d+)\b", ast.get_docstring(test) or "")
+        if path != Path(__file__) and not test.takes_turns
+        for number in re.findall(r"\bLaws? (\d+)\b", test.docstring)
     }
 
     assert laws

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from support.suite_source import find_tests, takes_turns
+from support.suite_source import find_tests
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = (ROOT / "docs" / "service.md").read_text("utf-8")
@@ -83,10 +83,9 @@ def test_every_named_test_is_there() -> None:
 def test_every_rule_has_a_test_that_takes_no_turns() -> None:
     """A run of the whole suite would otherwise not notice on some days that a rule is broken."""
     cells = {row["rule"]: TEST.findall(row["tests"]) for row in ROW.finditer(PAGE)}
+    tests = {rule: [find_tests(ROOT / path)[name] for path, name in named] for rule, named in cells.items()}
 
-    assert [
-        rule for rule, tests in cells.items() if all(takes_turns(find_tests(ROOT / path)[name]) for path, name in tests)
-    ] == []
+    assert [rule for rule, named in tests.items() if all(test.takes_turns for test in named)] == []
 
 
 def test_every_open_point_leads_to_its_assumption() -> None:

@@ -50,10 +50,10 @@ CHECKS_WITHOUT_EVENTS: Final = 10
 """At each check of this number, the accounts are read even without new events, because some changes record none."""
 
 DISK_PAUSE_SECONDS: Final = 60.0
-"""A worker takes no accounts for this time after its disk refused a write; the time doubles with each further one."""
+"""A worker takes no accounts for this time after its disk refused a write; twice as long if it soon does so again."""
 
 LONGEST_DISK_PAUSE_SECONDS: Final = 480.0
-"""Tries of a day then count 180 of an account's 1,000 creates (Service section 8)."""
+"""Tries of one worker then count 180 of an account's 1,000 creates a day (Service section 8)."""
 
 _DISK_ERRORS: Final = (JournalNotWritable, OutputDirNotWritable)
 

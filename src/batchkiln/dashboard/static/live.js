@@ -4,12 +4,12 @@
 const main = document.getElementById("main");
 const offline = document.getElementById("offline");
 const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
-const deferred = new Map(); // parts to replace after the person has ended a text selection or a click in them
+const deferred = new Map(); // parts to replace after the person has ended a click, or a text selection in them
 const WIDE = ".strip, .scroll"; // what scrolls sideways
 const TITLE_MAX = 60;
 const AGAIN_MS = 1000;
 const LARGE = ".view img, .outputs a:has(+ template) img"; // whole files, and no small pictures
-let pressed = null; // where the mouse button or the finger is down: a click is lost if its link is replaced meanwhile
+let isPressed = false; // a button of the mouse is down: the click is lost if its link is replaced or moved meanwhile
 let source = null;
 let lastMessageAt = 0;
 let wasClosed = false; // the dashboard said that it ends
@@ -73,7 +73,7 @@ function replacePart(name, html) {
     return;
   }
   const selection = window.getSelection();
-  if (part.contains(pressed) || (!selection.isCollapsed && part.contains(selection.anchorNode))) {
+  if (isPressed || (!selection.isCollapsed && part.contains(selection.anchorNode))) {
     deferred.set(name, html);
     return;
   }
@@ -118,7 +118,10 @@ function showVerdict() {
 }
 
 function replaceDeferred() {
-  deferred.forEach((html, name) => replacePart(name, html));
+  if (deferred.size) {
+    deferred.forEach((html, name) => replacePart(name, html));
+    document.dispatchEvent(new Event("parts"));
+  }
 }
 
 function setOffline(isOffline) {
@@ -297,9 +300,9 @@ if (main) {
 if (main && main.dataset.events) {
   document.addEventListener("visibilitychange", connectWhileVisible);
   document.addEventListener("selectionchange", replaceDeferred);
-  document.addEventListener("pointerdown", (event) => (pressed = event.target));
-  for (const end of ["pointerup", "pointercancel", "contextmenu"]) { // the click comes right after the first of them
-    document.addEventListener(end, () => setTimeout(() => ((pressed = null), replaceDeferred())));
+  document.addEventListener("pointerdown", () => (isPressed = true));
+  for (const end of ["pointerup", "pointercancel", "contextmenu"]) { // a mouse's click comes right after the first
+    document.addEventListener(end, () => setTimeout(() => ((isPressed = false), replaceDeferred())));
   }
   setInterval(checkConnection, 5000);
   window.addEventListener("pagehide", () => source && source.close());
