@@ -104,7 +104,8 @@ def _left_out(items: list[pytest.Item]) -> list[pytest.Item]:
         return []
     share, cases, left_out = int(os.environ[_SHARE]), Counter[str](), []
     for item in items:
-        is_of_both_stores = item.get_closest_marker("postgres") and "[postgres" in item.nodeid
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        is_of_both_stores = item.get_closest_marker("postgres") and "postgres" in values
         if item.get_closest_marker("long") or is_of_both_stores:
             test = item.nodeid.partition("[")[0]
             if (zlib.crc32(test.encode()) + cases[test]) % _SHARES != share:

@@ -21,7 +21,8 @@ def find_tests(path: Path) -> dict[str, FoundTest]:
     if not path.is_file():
         return {}
     module = ast.parse(path.read_text("utf-8"))
-    marks = [node.value for node in module.body if isinstance(node, ast.Assign) and _names(node) == "pytestmark"]
+    assigned = [node for node in module.body if isinstance(node, ast.Assign)]
+    marks = [node.value for node in assigned if ast.unparse(node.targets[0]) == "pytestmark"]
     found = {}
     for node in module.body:
         prefix, inside = (f"{node.name}::", node.body) if isinstance(node, ast.ClassDef) else ("", [node])
@@ -30,10 +31,6 @@ def find_tests(path: Path) -> dict[str, FoundTest]:
                 is_long = _is_long([*marks, *each.decorator_list])
                 found[f"{prefix}{each.name}"] = FoundTest(ast.get_docstring(each) or "", is_long)
     return found
-
-
-def _names(node: ast.Assign) -> str:
-    return ", ".join(map(ast.unparse, node.targets))
 
 
 def _is_long(marks: Iterable[ast.expr]) -> bool:
