@@ -1,4 +1,4 @@
-"""Chooses when to poll a generation, from the durations of earlier ones. Pure.
+"""Learns how long generations of a kind take, and so when to poll the next one. Pure.
 
 No reply says when a generation ended: one poll finds it ended, and an earlier poll found it running. Each success is
 therefore an interval. A model weighs some hundred log-normal distributions by these intervals, in three ways: with a
@@ -6,23 +6,19 @@ long memory (steady durations), with a short one (drift, another machine), and a
 (two servers of different speed). Each way is trusted as far as it foretold the latest intervals. The next generation is
 expected to be as all likely distributions together say. No single one is ever believed, so that an uncertain model
 tries different moments, and a certain one the best.
-
-A poll that comes too early blocks the next one for a whole interval; a late one leaves the slot idle. Dynamic
-programming from the end chooses the moments with the least expected time between success and the poll that finds it.
-Polls keep the interval from each other and from the create, so there are never more of them than with one poll per
-interval (Service rule 4.4). What is too uncertain to gain anything is polled every interval.
 """
 
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import pairwise, repeat
-from math import ceil, erf, exp, inf, log, sqrt
-from operator import mul, sub
-from typing import Final, NamedTuple
+from itertools import repeat
+from math import erf, exp, inf, log, sqrt
+from operator import mul
+from typing import Final
 
 from msgspec import Struct
 
+from batchkiln.core.poll_schedule import Expectation, LogNormal, Schedule, Shares, best_schedule
 from batchkiln.core.polling import Observation
 
 REMEMBERED: Final = 64
@@ -35,6 +31,7 @@ _SURPRISE: Final = 0.1  # density of the medians far from the guess, relative to
 _REACH: Final = 2.25  # medians as far from the guess as so many of its spreads
 _LEAST_REACH: Final = log(3)
 _WITHIN: Final = 5.0  # spreads on each side of the median: all but a part in a million
+_ROOT: Final = sqrt(2)
 _ODD: Final = 0.003  # the probability of any interval under any distribution: a service that was down, or retried
 _LOG_ODD: Final = log(_ODD)
 _MEMORIES: Final = (0.99, 0.85)  # factors on an observation's weight for each newer one
@@ -60,16 +57,6 @@ class Guess(Struct, frozen=True):
     is_known: bool = False
 
 
-class _Shape(NamedTuple):
-    """A log-normal distribution of durations; `spread` is the standard deviation of the logarithm."""
-
-    log_median: float
-    spread: float
-
-
-_ROOT: Final = sqrt(2)
-
-
 class DurationModel:
     """The expected duration of the next generation of a kind, learned from observed durations."""
 
@@ -84,8 +71,8 @@ class DurationModel:
         self._fits = [[0.0] * len(self._shapes) for _ in _MEMORIES]
         self._beliefs = [self._prior for _ in _FIRST_TRUST]
         self._trust = list(_FIRST_TRUST)
-        self._schedule: _Schedule | None = None
-        self._shares = _Shares()
+        self._schedule: Schedule | None = None
+        self._shares = Shares()
         self.seen = 0
         """The number of observations."""
         for observation in deque(observations, maxlen=REMEMBERED):
@@ -139,7 +126,7 @@ class DurationModel:
         weighed = zip(self._prior, fits)  # noqa: B905  as above
         return _normalized([prior * exp(fit - top) if fit > least else 0.0 for prior, fit in weighed])
 
-    def _likely(self) -> list[tuple[_Shape, float]]:
+    def _likely(self) -> Expectation:
         """Return the likely distributions with their weights, which sum to 1."""
         (long, short, mixed), beliefs = self._trust, zip(*self._beliefs, strict=True)
         together = [long * one + short * two + mixed * three for one, two, three in beliefs]
@@ -169,7 +156,7 @@ class DurationModel:
         if not interval_seconds or not (self.seen or self._guess.is_known):
             return elapsed_seconds + interval_seconds
         if self._schedule is None:
-            self._schedule = _best_schedule(self._likely(), interval_seconds, self._shares)
+            self._schedule = best_schedule(self._likely(), interval_seconds, self._shares)
         return max(elapsed_seconds + interval_seconds, self._schedule.after(elapsed_seconds))
 
 
@@ -194,17 +181,17 @@ _UNLIKELY: Final = 37.0  # distributions that fit worse by so much, as a logarit
 _NEGLIGIBLE: Final = 3e-3  # distributions with so small a part of the greatest weight are left out
 
 
-def _shapes(guess: Guess) -> list[_Shape]:
+def _shapes(guess: Guess) -> list[LogNormal]:
     """Return the distributions around a guess: the narrower, the closer to each other."""
     middle, reach = log(guess.median_seconds), max(_LEAST_REACH, _REACH * guess.spread)
     shapes = []
     for spread in _SPREADS:
         count = int(reach * _STEPS_A_SPREAD / spread)
-        shapes += [_Shape(middle + number * spread / _STEPS_A_SPREAD, spread) for number in range(-count, count + 1)]
+        shapes += [LogNormal(middle + number * spread / _STEPS_A_SPREAD, spread) for number in range(-count, count + 1)]
     return shapes
 
 
-def _prior(shape: _Shape, guess: Guess) -> float:
+def _prior(shape: LogNormal, guess: Guess) -> float:
     """Return the weight of a distribution before any observation.
 
     It prefers short medians a little: a poll that comes too early tells where the durations are, and one after which
@@ -218,96 +205,3 @@ def _prior(shape: _Shape, guess: Guess) -> float:
 def _normalized(weights: Sequence[float]) -> list[float]:
     factor = 1 / sum(weights)
     return [weight * factor for weight in weights]
-
-
-_FINE: Final = 20  # steps per interval, where durations vary by less than _VARIED intervals
-_COARSE: Final = 10
-_VARIED: Final = 0.6
-_LEAST_GAIN: Final = 0.025  # in intervals: the idle time that a schedule has to save to be used
-_TOO_VARIED: Final = 2.0  # standard deviation in intervals, beyond which every interval is best
-_COLUMNS_KEPT: Final = 256  # distributions whose shares are kept for the next schedule; some dozens are likely at once
-_TAIL: Final = 3.0  # standard deviations covered; a longer generation is polled every interval
-
-
-class _Schedule(Struct, frozen=True):
-    """For each step from `first` on, the step of the next poll."""
-
-    step_seconds: float
-    first: int
-    following: Sequence[int]
-
-    def after(self, elapsed_seconds: float) -> float:
-        """Return when to poll after a poll at `elapsed_seconds`; 0 if as soon as the rule permits.
-
-        The position is rounded to the nearest step. Always rounding up would lose time with each poll, because replies
-        take a moment.
-        """
-        here = round(elapsed_seconds / self.step_seconds) - self.first
-        return self.following[here] * self.step_seconds if 0 <= here < len(self.following) else 0.0
-
-
-class _Shares:
-    """The shares that have ended at multiples of a step; kept from one schedule to the next, which looks at most."""
-
-    def __init__(self) -> None:
-        self._columns: dict[tuple[_Shape, float], list[float]] = {}  # twice the share less one, from step 0 on
-
-    def ended(self, likely: Sequence[tuple[_Shape, float]], step: float, first: int, count: int) -> list[float]:
-        """Return the share of generations that are expected to end by each of `count` steps from `first` on."""
-        if len(self._columns) > _COLUMNS_KEPT:
-            self._columns.clear()
-        columns = [self._column(shape, step, first + count)[first : first + count] for shape, _ in likely]
-        weights = [weight / 2 for _, weight in likely]
-        return [0.5 + sum(map(mul, weights, ended)) for ended in zip(*columns, strict=True)]
-
-    def _column(self, shape: _Shape, step: float, length: int) -> list[float]:
-        """Return at least `length` values of a distribution's error function."""
-        column = self._columns.setdefault((shape, step), [-1.0])
-        if len(column) < length:
-            factor = 1 / (shape.spread * _ROOT)
-            steps = range(len(column), length + _FINE)
-            column += [erf((log(number * step) - shape.log_median) * factor) for number in steps]
-        return column
-
-
-def _best_schedule(likely: Sequence[tuple[_Shape, float]], interval: float, shares: _Shares) -> _Schedule:
-    """Choose the next poll for each step, backwards from the last. A gap never exceeds two intervals."""
-    mean = square = 0.0
-    for (log_median, spread), weight in likely:
-        mean += weight * exp(log_median)
-        square += weight * exp(2 * log_median + spread**2)
-    deviation = sqrt(max(0.0, square - mean**2))
-    if deviation > _TOO_VARIED * interval:
-        return _Schedule(interval, 0, ())
-    gap = _FINE if deviation < _VARIED * interval else _COARSE
-    step = interval / gap
-    first = max(0, int((mean - _TAIL * deviation) / step) - 2 * gap)
-    count = ceil((mean + _TAIL * deviation) / step) + gap - first
-    moments = [(first + number) * step for number in range(count + 2 * gap + 1)]
-    share = shares.ended(likely, step, first, len(moments))
-    partial = [0.0]  # of the mean, up to each step
-    for (before, after), (earlier, later) in zip(pairwise(moments), pairwise(share), strict=True):
-        partial.append(partial[-1] + (later - earlier) * (before + after) / 2)
-    # seen[then]: the part of the expected idle time of a poll at `then` that does not depend on the poll before it
-    seen = [
-        moment * ended - part + (1 - ended) * interval / 2
-        for moment, ended, part in zip(moments, share, partial, strict=True)
-    ]
-    following = [0] * count
-    latest = len(moments) - 1  # the more have ended, the later is the best next poll: going back, it never grows
-    for now in range(count - 1, -1, -1):
-        ended = share[now]
-        window = slice(now + gap, min(now + 2 * gap, latest) + 1)
-        idles = list(map(sub, seen[window], map(mul, moments[window], repeat(ended))))
-        idle = min(idles)
-        latest = now + gap + idles.index(idle)
-        following[now] = first + latest
-        seen[now] = moments[now] * ended + idle
-    clock = range(-first % gap, len(moments), gap)  # polls every interval, from where the first may find an end
-    idle_by_clock = sum(
-        moments[then] * (share[then] - share[now]) - partial[then] + partial[now] for now, then in pairwise(clock)
-    )
-    least_idle = seen[clock[0]] - moments[clock[0]] * share[clock[0]] + partial[clock[0]]
-    if least_idle > idle_by_clock - _LEAST_GAIN * interval:
-        return _Schedule(interval, 0, ())
-    return _Schedule(step, first, following)
