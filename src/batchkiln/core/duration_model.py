@@ -3,17 +3,20 @@
 No reply says when a generation ended: one poll finds it ended, and an earlier poll found it running. Each success is
 therefore an interval. A model weighs some hundred log-normal distributions by these intervals, in three ways: with a
 long memory (steady durations), with a short one (drift, another machine), and as a mixture of several distributions
-(two servers of different speed). Each way is trusted as far as it foretold the latest intervals. The next generation is
+(servers of different speed). Each way is trusted as far as it foretold the latest intervals. The next generation is
 expected to be as all likely distributions together say. No single one is ever believed, so that an uncertain model
 tries different moments, and a certain one the best.
+
+Polls at the same moments cannot tell a wide distribution from two narrow ones. So while much idle time is expected,
+some first polls are later, by varying parts of an interval: the more were seen, the fewer.
 """
 
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from math import erf, exp, inf, log, sqrt
-from operator import mul
+from math import erf, exp, inf, isqrt, log, sqrt
+from operator import add, mul, sub
 from typing import Final
 
 from msgspec import Struct
@@ -35,8 +38,11 @@ _ROOT: Final = sqrt(2)
 _ODD: Final = 0.003  # the probability of any interval under any distribution: a service that was down, or retried
 _LOG_ODD: Final = log(_ODD)
 _MEMORIES: Final = (0.99, 0.85)  # factors on an observation's weight for each newer one
-_LEARNING: Final = 0.67  # of the mixture: the n-th observation moves this power of 1 / n of its weight
-_LEAST_LEARNING: Final = 0.05  # and never less, so that it follows a service that changes
+_MIXED_SPREAD: Final = 0.06  # of the distributions in the mixture, whose medians are as far apart
+_REVISED: Final = 4  # observations whose parts in the mixture are computed again with each new one
+_FIRST_TRIAL: Final = 15  # observations before the first trial; until then, uncertainty tries different moments anyway
+_WORTH_A_TRIAL: Final = 0.35  # in intervals: the least expected idle time for a trial
+_MOST_AT_ONCE: Final = 0.15  # of the generations that are expected to end before the first poll, for a trial
 _FIRST_TRUST: Final = (0.625, 0.1875, 0.1875)  # in the long memory, the short one, and the mixture
 _RENEWAL: Final = 0.03  # share of the trust that returns to the first with each observation, so that none is lost
 
@@ -69,21 +75,31 @@ class DurationModel:
         }
         self._prior = _normalized([_prior(shape, guess) for shape in self._shapes])
         self._fits = [[0.0] * len(self._shapes) for _ in _MEMORIES]
-        self._beliefs = [self._prior for _ in _FIRST_TRUST]
+        self._beliefs = [self._prior for _ in _MEMORIES]
+        mixed = [number for number, shape in enumerate(self._shapes) if shape.spread == _MIXED_SPREAD]
+        self._mixed = slice(mixed[0], mixed[-1] + 1, _STEPS_A_SPREAD)
+        self._mixture = _Mixture(_normalized(self._prior[self._mixed]))
         self._trust = list(_FIRST_TRUST)
         self._schedule: Schedule | None = None
         self._shares = Shares()
         self.seen = 0
-        """The number of observations."""
-        for observation in deque(observations, maxlen=REMEMBERED):
+        """The number of observations, with those that the model began with."""
+        earlier = deque(observations, maxlen=REMEMBERED)
+        for observation in earlier:
             self.add(observation)
+        self._next_trial = _next_trial(self.seen)
+        self._trials = int(sum(each.ended_seconds for each in earlier))  # any number, so that runs try other moments
 
     def add(self, observation: Observation) -> None:
         """Learn from an observation."""
         self.seen += 1
         self._schedule = None
         fit, logs = self._fit(observation)
-        foretold = [sum(map(mul, belief, fit)) for belief in self._beliefs]
+        mixed = fit[self._mixed]
+        foretold = [
+            *(sum(map(mul, belief, fit)) for belief in self._beliefs),
+            sum(map(mul, self._mixture.weights, mixed)),
+        ]
         trust = _normalized([each * probability for each, probability in zip(self._trust, foretold, strict=True)])
         self._trust = [
             (1 - _RENEWAL) * each + _RENEWAL * first for each, first in zip(trust, _FIRST_TRUST, strict=True)
@@ -92,12 +108,8 @@ class DurationModel:
             [memory * old + new for old, new in zip(fits, logs)]  # noqa: B905  a check for each would take as long
             for memory, fits in zip(_MEMORIES, self._fits, strict=True)
         ]
-        rate = max((self.seen + 1) ** -_LEARNING, _LEAST_LEARNING)
-        mixture, kept, scale = self._beliefs[-1], 1 - rate, rate / foretold[-1]
-        self._beliefs = [
-            *(self._belief(fits) for fits in self._fits),
-            [weight * (kept + scale * each) for weight, each in zip(mixture, fit)],  # noqa: B905  as above
-        ]
+        self._beliefs = [self._belief(fits) for fits in self._fits]
+        self._mixture.add(mixed)
 
     def _fit(self, observation: Observation) -> tuple[list[float], list[float]]:
         """Return the likelihood of an observation under each distribution, and its logarithm.
@@ -128,8 +140,10 @@ class DurationModel:
 
     def _likely(self) -> Expectation:
         """Return the likely distributions with their weights, which sum to 1."""
-        (long, short, mixed), beliefs = self._trust, zip(*self._beliefs, strict=True)
-        together = [long * one + short * two + mixed * three for one, two, three in beliefs]
+        long, short, mixed = self._trust
+        together = [long * one + short * two for one, two in zip(*self._beliefs, strict=True)]
+        for number, weight in zip(range(len(together))[self._mixed], self._mixture.weights, strict=True):
+            together[number] += mixed * weight
         least = max(together) * _NEGLIGIBLE
         kept = [(shape, weight) for shape, weight in zip(self._shapes, together, strict=True) if weight > least]
         total = sum(weight for _, weight in kept)
@@ -157,7 +171,63 @@ class DurationModel:
             return elapsed_seconds + interval_seconds
         if self._schedule is None:
             self._schedule = best_schedule(self._likely(), interval_seconds, self._shares)
-        return max(elapsed_seconds + interval_seconds, self._schedule.after(elapsed_seconds))
+        earliest = elapsed_seconds + interval_seconds
+        if elapsed_seconds < interval_seconds and self._begins_trial(self._schedule, interval_seconds):
+            # halves, quarters and so on, in the order that spreads them (van der Corput)
+            later = int(f"{self._trials:b}"[::-1], 2) / (1 << self._trials.bit_length())
+            return max(earliest, (1 + later) * interval_seconds)
+        return max(earliest, self._schedule.after(elapsed_seconds))
+
+    def _begins_trial(self, schedule: Schedule, interval_seconds: float) -> bool:
+        """Return whether the first poll of this generation is later: at most of one after `_next_trial` observations.
+
+        A trial loses little where much idle time is expected, and nothing has probably ended before the first poll.
+        """
+        if self.seen < self._next_trial:
+            return False
+        self._next_trial = _next_trial(self.seen)
+        self._trials += 1
+        at_once = sum(weight * shape.ended_by(interval_seconds) for shape, weight in self._likely())
+        return schedule.idle_seconds > _WORTH_A_TRIAL * interval_seconds and at_once < _MOST_AT_ONCE
+
+
+def _next_trial(seen: int) -> int:
+    """Return after how many observations the next trial is, if `seen` are known: a triangular number (15, 21, 28)."""
+    row = (isqrt(8 * seen + 1) + 1) // 2
+    return max(_FIRST_TRIAL, row * (row + 1) // 2)
+
+
+class _Mixture:
+    """Weighs distributions of one spread by incremental EM.
+
+    Each of the newest observations counts in parts for all distributions that may have made it; so does the prior.
+    """
+
+    def __init__(self, prior: Sequence[float]) -> None:
+        self._prior = prior
+        self.weights = prior
+        self._seen = deque[tuple[Sequence[float], Sequence[float]]]()  # likelihoods and parts, the oldest first
+        self._sums: Sequence[float] = [0.0] * len(prior)  # of the parts
+        self._revised = 0
+
+    def add(self, fit: Sequence[float]) -> None:
+        """Learn from an observation, given by its likelihood under each distribution."""
+        if len(self._seen) == REMEMBERED:
+            _, parts = self._seen.popleft()
+            self._sums = list(map(sub, self._sums, parts))
+        self._seen.append((fit, [0.0] * len(fit)))
+        self._divide(-1)
+        for _ in range(min(_REVISED, len(self._seen) - 1)):
+            self._revised = (self._revised + 1) % len(self._seen)
+            self._divide(self._revised)
+        self.weights = _normalized(list(map(add, self._prior, self._sums)))
+
+    def _divide(self, number: int) -> None:
+        """Compute the parts of an observation, which sum to 1."""
+        fit, before = self._seen[number]
+        parts = _normalized(list(map(mul, self.weights, fit)))
+        self._sums = [total - old + new for total, old, new in zip(self._sums, before, parts, strict=True)]
+        self._seen[number] = fit, parts
 
 
 def guess_from(similar: Sequence[tuple[DurationModel, float]]) -> Guess:

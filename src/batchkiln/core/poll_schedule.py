@@ -23,6 +23,10 @@ class LogNormal(NamedTuple):
     log_median: float
     spread: float
 
+    def ended_by(self, seconds: float) -> float:
+        """Return the share of generations that have ended by a moment after 0."""
+        return 0.5 + erf((log(seconds) - self.log_median) / (self.spread * _ROOT)) / 2
+
 
 Expectation = Sequence[tuple[LogNormal, float]]
 """The likely distributions of a duration with their weights, which sum to 1."""
@@ -38,11 +42,15 @@ _TAIL: Final = 3.0  # standard deviations covered; a longer generation is polled
 
 
 class Schedule(Struct, frozen=True):
-    """For each step from `first` on, the step of the next poll."""
+    """For each step from `first` on, the step of the next poll.
+
+    `idle_seconds` is the expected time from an end to the poll that finds it.
+    """
 
     step_seconds: float
     first: int
     following: Sequence[int]
+    idle_seconds: float
 
     def after(self, elapsed_seconds: float) -> float:
         """Return when to poll after a poll at `elapsed_seconds`; 0 if as soon as the rule permits.
@@ -86,7 +94,7 @@ def best_schedule(likely: Expectation, interval: float, shares: Shares) -> Sched
         square += weight * exp(2 * log_median + spread**2)
     deviation = sqrt(max(0.0, square - mean**2))
     if deviation > _TOO_VARIED * interval:
-        return Schedule(interval, 0, ())
+        return Schedule(interval, 0, (), interval / 2)
     gap = _FINE if deviation < _VARIED * interval else _COARSE
     step = interval / gap
     first = max(0, int((mean - _TAIL * deviation) / step) - 2 * gap)
@@ -117,5 +125,5 @@ def best_schedule(likely: Expectation, interval: float, shares: Shares) -> Sched
     )
     least_idle = seen[clock[0]] - moments[clock[0]] * share[clock[0]] + partial[clock[0]]
     if least_idle > idle_by_clock - _LEAST_GAIN * interval:
-        return Schedule(interval, 0, ())
-    return Schedule(step, first, following)
+        return Schedule(interval, 0, (), idle_by_clock)
+    return Schedule(step, first, following, least_idle)

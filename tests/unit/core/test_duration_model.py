@@ -92,13 +92,126 @@ def test_steady_durations_are_seen_far_sooner_than_with_a_read_every_interval() 
     assert ours < fixed / 2
 
 
+def two_servers(fast: float, slow: float, count: int, seed: int) -> list[float]:
+    """Return durations of two servers of this median each, which get as many generations."""
+    pairs = zip(seconds_of(fast, 0.05, count, seed), seconds_of(slow, 0.05, count, seed + 100), strict=True)
+    chance = Random(seed + 200)
+    return [chance.choice(pair) for pair in pairs]
+
+
+def idle_of_runs(runs: list[list[float]], *, last: int) -> tuple[float, float]:
+    """Return the average idle time of both ways of reading over several runs."""
+    found = [idle_of(durations, last=last) for durations in runs]
+    return sum(ours for ours, _ in found) / len(found), sum(fixed for _, fixed in found) / len(found)
+
+
 def test_two_servers_are_told_apart() -> None:
     """Two modes, one 1.6 times the other: no single distribution fits, the mixture does."""
-    fast, slow, chance = seconds_of(15.0, 0.05, 200), seconds_of(24.0, 0.05, 200), Random(3)
+    ours, fixed = idle_of_runs([two_servers(15.0, 24.0, 150, seed) for seed in range(8)], last=100)
 
-    ours, fixed = idle_of([chance.choice(pair) for pair in zip(fast, slow, strict=True)], last=100)
+    assert ours < fixed
+
+
+def test_two_servers_are_told_apart_after_both_have_changed() -> None:
+    """The mixture is of the newest observations."""
+    runs = [two_servers(15.0, 24.0, 250, seed) + two_servers(22.0, 35.0, 200, seed + 50) for seed in range(4)]
+
+    ours, fixed = idle_of_runs(runs, last=120)
 
     assert ours < 0.8 * fixed
+
+
+def test_a_rare_slow_server_is_not_taken_for_wide_durations() -> None:
+    """Polls at the same moments would show the same as of one server whose durations vary much."""
+    runs = []
+    for seed in range(8):
+        fast, slow = seconds_of(15.0, 0.05, 300, seed), seconds_of(24.0, 0.05, 300, seed + 100)
+        chance = Random(seed + 200)
+        runs.append([two if chance.random() < 0.2 else one for one, two in zip(fast, slow, strict=True)])
+
+    ours, fixed = idle_of_runs(runs, last=150)
+
+    assert ours < 0.8 * fixed
+
+
+def firsts_of(model: DurationModel, durations: list[float]) -> list[float]:
+    """Return when each generation is first read, as the model learns."""
+    found = []
+    for seconds in durations:
+        found.append(model.next_read_seconds(elapsed_seconds=0.0, interval_seconds=INTERVAL))
+        model.add(idle_after(model, seconds)[1])
+    return found
+
+
+def late_ones(firsts: list[float]) -> dict[int, float]:
+    """Return the first reads that are later than the interval; until the tenth, an uncertain model tries moments."""
+    return {number: at for number, at in enumerate(firsts) if number > 10 and at > INTERVAL}
+
+
+def test_some_first_reads_are_later_ever_fewer_where_much_idle_time_is_left() -> None:
+    """Wide durations: these reads are spread over the interval."""
+    late = late_ones(firsts_of(DurationModel(USUAL), seconds_of(60.0, 0.2, 120)))
+
+    assert list(late) == [15, 21, 28, 36, 45, 55, 66, 78, 91, 105]
+    assert len(set(late.values())) >= 8
+
+
+def test_a_later_run_goes_on_with_later_reads_at_other_parts() -> None:
+    """It begins with the newest observations; those of an earlier run are others."""
+    seconds, parts = seconds_of(60.0, 0.2, 200), set[float]()
+    for begin in (0, 30, 60, 90):
+        model = DurationModel(USUAL, sightings_of(seconds[begin : begin + 64]))
+        late = late_ones([0.0] * 64 + firsts_of(model, seconds[begin + 64 : begin + 78]))
+        assert list(late) == [66]
+        parts |= set(late.values())
+
+    assert len(parts) == 4
+
+
+def test_one_first_read_is_later_however_many_generations_begin_before_the_next_success() -> None:
+    """Many accounts, or generations that fail: the number of observations stands still meanwhile."""
+    model = DurationModel(USUAL, sightings_of(seconds_of(60.0, 0.2, 21)))
+
+    firsts = [first_reads(model, 1)[0] for _ in range(2)]
+    model.add(Observation(50.0, 60.0))
+    model.add(Observation(50.0, 60.0))
+    for _ in range(5):
+        model.add(Observation(60.0, 70.0))
+    firsts += [first_reads(model, 1)[0] for _ in range(4)]
+
+    assert firsts[:2] == [INTERVAL, INTERVAL]
+    assert firsts[2] > INTERVAL
+    assert firsts[3:] == [INTERVAL] * 3
+
+
+def test_a_later_first_read_is_an_interval_after_a_slow_create() -> None:
+    """Service rule 4.4 counts from the create's reply, which may have taken nearly an interval, and then from polls."""
+    seen = sightings_of(seconds_of(60.0, 0.2, 40))
+    for count in range(15, 40):
+        for elapsed in (9.9, 30.0):
+            model = DurationModel(USUAL, seen[:14])
+            for each in seen[14:count]:
+                model.add(each)
+            moment = model.next_read_seconds(elapsed_seconds=elapsed, interval_seconds=INTERVAL)
+            assert elapsed + INTERVAL <= moment < elapsed + 1.1 * INTERVAL
+
+
+def test_no_first_read_is_later_where_the_best_moment_is_known() -> None:
+    """Steady durations: the moment hardly moves."""
+    firsts = firsts_of(DurationModel(USUAL), seconds_of(15.0, 0.03, 60))
+
+    assert all(14.5 < at < 16.6 for at in firsts[12:])
+
+
+def test_a_first_poll_is_not_later_where_many_have_ended_by_then() -> None:
+    """Generations of three seconds: all have ended at the first moment that the service permits."""
+    model, first = DurationModel(USUAL), list[float]()
+    for seconds in seconds_of(3.0, 0.2, 40):
+        idle, seen = idle_after(model, seconds)
+        first.append(idle + seconds)
+        model.add(seen)
+
+    assert set(first[3:]) == {INTERVAL}
 
 
 def test_drift_is_followed() -> None:
