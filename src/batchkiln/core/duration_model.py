@@ -165,7 +165,8 @@ class DurationModel:
         """Return when to poll a generation next, in seconds after its create; it was last polled at `elapsed_seconds`.
 
         The result is at least one interval later (Service rule 4.4), and at most two. An interval of 0 means at once.
-        Before any generation of this kind or of a similar one was seen, it is one interval.
+        Before any generation of this kind or of a similar one was seen, it is one interval. Ask once for each poll: the
+        first poll may become a trial, and the next generation then has none.
         """
         if not interval_seconds or not (self.seen or self._guess.is_known):
             return elapsed_seconds + interval_seconds
