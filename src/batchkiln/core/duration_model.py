@@ -88,7 +88,8 @@ class DurationModel:
         for observation in earlier:
             self.add(observation)
         self._next_trial = _next_trial(self.seen)
-        self._trials = int(sum(each.ended_seconds for each in earlier))  # any number, so that runs try other moments
+        # 0 without earlier observations; otherwise it differs from run to run, so that each tries other moments
+        self._trial_number = int(sum(each.ended_seconds for each in earlier))
 
     def add(self, observation: Observation) -> None:
         """Learn from an observation."""
@@ -175,19 +176,19 @@ class DurationModel:
         earliest = elapsed_seconds + interval_seconds
         if elapsed_seconds < interval_seconds and self._begins_trial(self._schedule, interval_seconds):
             # halves, quarters and so on, in the order that spreads them (van der Corput)
-            later = int(f"{self._trials:b}"[::-1], 2) / (1 << self._trials.bit_length())
+            later = int(f"{self._trial_number:b}"[::-1], 2) / (1 << self._trial_number.bit_length())
             return max(earliest, (1 + later) * interval_seconds)
         return max(earliest, self._schedule.after(elapsed_seconds))
 
     def _begins_trial(self, schedule: Schedule, interval_seconds: float) -> bool:
         """Return whether the first poll of this generation is later: at most of one after `_next_trial` observations.
 
-        A trial loses little where much idle time is expected, and nothing has probably ended before the first poll.
+        A trial loses little where much idle time is expected, and hardly any generation ends before the first poll.
         """
         if self.seen < self._next_trial:
             return False
         self._next_trial = _next_trial(self.seen)
-        self._trials += 1
+        self._trial_number += 1
         at_once = sum(weight * shape.ended_by(interval_seconds) for shape, weight in self._likely())
         return schedule.idle_seconds > _WORTH_A_TRIAL * interval_seconds and at_once < _MOST_AT_ONCE
 
